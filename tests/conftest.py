@@ -1,7 +1,7 @@
 """What every test starts from: graph mode, an empty default graph, quiet TensorFlow.
 
 The libraries flip no global switch themselves, so this file does what a user's main module would.
-Real photographs are found through the environment variable TOWERS_CAMVID; tests that need them skip without it.
+Real photographs are found through the environment variable TOWERS_CAMVID; what needs them skips without it.
 """
 
 import os

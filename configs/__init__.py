@@ -1,0 +1,1 @@
+"""Recipes: one file each, plain values, no TensorFlow."""

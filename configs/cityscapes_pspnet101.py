@@ -1,0 +1,16 @@
+"""PSPNet on ResNet-101, Cityscapes fine annotations: as cityscapes_pspnet50 but for the depth.
+
+    python scripts/train.py --config=configs/cityscapes_pspnet101.py --num_gpus=8 --data_dir=/data/cityscapes
+
+Cost: 37,200 steps of 16 crops of 713x713; published on 8 GPUs, 2 crops each. To reach: val mIoU .7863, mean
+accuracy .8577, pixel accuracy .9614, at one scale with flip (.7929 / .8591 / .9638 at six scales): the
+figures semseg reports for this network from ImageNet weights.
+"""
+
+from configs import cityscapes_pspnet50
+
+
+def get_config():
+    config = cityscapes_pspnet50.get_config()
+    config.model.backbone = "resnet101"
+    return config

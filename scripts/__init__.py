@@ -1,0 +1,1 @@
+"""Command lines that wire towers, models, inputs and configs together."""

@@ -1,0 +1,87 @@
+"""How every script starts and how it fails: one clear line on standard error, and an exit code.
+
+    0    done (also a run that was told to stop by SIGTERM and saved)
+    1    what was asked cannot be done: a missing image, a checkpoint of another network, ...
+    2    the command line or the configuration is wrong
+    130  interrupted from the keyboard
+
+`--traceback` shows where an error came from. An error of any other kind is a fault of the program and keeps
+its traceback.
+"""
+
+import contextlib
+import re
+import sys
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+flags.DEFINE_bool("traceback", False, "Show the whole traceback of an error instead of one line.")
+
+
+class UsageError(ValueError):
+    """The command line or the configuration is wrong: exit code 2."""
+
+
+def run(main, positional=False):
+    """Parses the flags and calls `main()`; `main(arguments)` if the script takes arguments besides flags."""
+    def guarded(argv):
+        if argv[1:] and not positional:
+            _fail(UsageError("{!r} is no flag (flags are written --name=value)".format(argv[1])))
+        try:
+            main(argv[1:]) if positional else main()
+        except (ValueError, OSError) as error:
+            _fail(error)
+        except KeyboardInterrupt:
+            print("\ninterrupted", file=sys.stderr)
+            sys.exit(130)
+        except Exception as error:  # TensorFlow's errors at run time; its import is left to the scripts
+            if not _is_tensorflow_error(error):
+                raise
+            _fail(error)
+
+    app.run(guarded, flags_parser=_parse)
+
+
+def one_line(error):
+    """The message of an error without line breaks and without the graph nodes that TensorFlow appends."""
+    text = getattr(error, "message", None) or str(error) or type(error).__name__
+    text = re.split(r"\n\s*\[\[|\[Op:|\n\s*(?:Errors may have|Original stack trace|Detected at node|"
+                    r"\d+ successful operations)", text)[0]
+    text = re.sub(r"\s*\[\[\{\{node .*", "", text)
+    return " ".join(text.split())
+
+
+@contextlib.contextmanager
+def usage_errors():
+    """Around whatever reads the command line: its errors end the program in one line, with exit code 2."""
+    try:
+        yield
+    # ml_collections reports a misspelt setting as AttributeError or KeyError and a wrong type as TypeError.
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+        text = str(error)
+        missing = re.search(r"Failed loading config file.*No such file or directory: (.*)", text, re.DOTALL)
+        meant = re.search(r'Did you mean "(.*?)" instead of "(.*?)"', text)
+        if missing:
+            text = "no configuration file at {}".format(missing.group(1))
+        elif meant:
+            text = "the configuration has no setting {1!r}: did you mean {0!r}?".format(*meant.groups())
+        elif isinstance(error, KeyError):
+            text = "the configuration has no setting {}".format(re.sub(r"\W", "", text))
+        _fail(UsageError(text).with_traceback(error.__traceback__))
+
+
+def _parse(argv):
+    with usage_errors():
+        return FLAGS(argv)
+
+
+def _fail(error):
+    if "--traceback" in sys.argv:
+        raise error
+    print("error: " + one_line(error), file=sys.stderr)
+    sys.exit(2 if isinstance(error, UsageError) else 1)
+
+
+def _is_tensorflow_error(error):
+    return any(kind.__name__ == "OpError" for kind in type(error).__mro__)

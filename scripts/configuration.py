@@ -1,0 +1,187 @@
+"""The configuration of a run: the --config flag, checks of every value, and the copy kept in model_dir.
+
+A configuration is a `ml_collections.ConfigDict` that `get_config()` of a file in configs/ returns; any value
+is overridden on the command line, `--config.optimizer.learning_rate=0.02`. `model_dir/config.json` holds the
+values a model was trained with; resuming with others is refused, but for settings that change no weight.
+"""
+
+import json
+import os
+
+import numpy as np
+from ml_collections import config_dict, config_flags
+
+from configs import cityscapes_pspnet50
+from scripts import commandline
+from scripts.commandline import UsageError
+
+FILE_NAME = "config.json"
+
+# Logging, evaluation and saving may change when a run is resumed, and how the machine reads images.
+FREE_TO_CHANGE = ("log", "eval", "checkpoint", "eval_split", "input.num_parallel", "input.cache")
+
+
+def define_flag(default):
+    """Defines `--config=FILE` and `--config.NAME=VALUE`; returns the flag's holder."""
+    with commandline.usage_errors():
+        return config_flags.DEFINE_config_file(
+            "config", default, "Configuration file; any of its values is set with --config.NAME=VALUE.")
+
+
+def load(holder):
+    """The checked configuration of the command line, as an editable copy of its own."""
+    with commandline.usage_errors():
+        return config_dict.ConfigDict(check(holder.value).to_dict())
+
+
+def check(config):
+    """Raises UsageError, in one line, for the first value that no run can have. Returns the configuration."""
+    _check_names(config, cityscapes_pspnet50.get_config(), "")
+    for name, wanted, holds in _RULES:
+        value = _get(config, name)
+        try:
+            good = holds(value)
+        except TypeError:  # a string where a number is due
+            good = False
+        if not good:
+            raise UsageError("config.{} is {!r}: it must be {}".format(name, value, wanted))
+    weights = config.loss.class_weights
+    if weights is not None and not (len(weights) == config.num_classes and all(w >= 0 for w in weights)):
+        raise UsageError("config.loss.class_weights has {} values: it must be one weight, 0 or more, for "
+                         "each of the {} classes".format(len(weights), config.num_classes))
+    return config
+
+
+def differences(config, saved):
+    """Lines `name: saved value -> value` for all that differs from the saved values and may not."""
+    old, new = _flat(saved), _flat(config)
+    return ["{}: {} -> {}".format(name, old.get(name, "(absent)"), new.get(name, "(absent)"))
+            for name in sorted(set(old) | set(new))
+            if old.get(name) != new.get(name) and not _free(name)]
+
+
+def save(config, model_dir):
+    """Writes model_dir/config.json, whole or not at all."""
+    path = os.path.join(model_dir, FILE_NAME)
+    with open(path + ".partial", "w") as file:
+        json.dump(config.to_dict(), file, indent=2, sort_keys=True)
+        file.write("\n")
+    os.replace(path + ".partial", path)
+
+
+def read(model_dir):
+    """The configuration a model was trained with; None where model_dir has none."""
+    path = os.path.join(model_dir, FILE_NAME)
+    if not os.path.exists(path):
+        return None
+    try:
+        with open(path) as file:
+            return config_dict.ConfigDict(_tuples(json.load(file)))
+    except ValueError as error:
+        raise ValueError("{} is no JSON ({}): it is written by train.py and not meant to be edited".format(
+            path, error)) from error
+
+
+def _flat(config, prefix=""):
+    values = {}
+    for name, value in config.items():
+        if isinstance(value, config_dict.ConfigDict):
+            values.update(_flat(value, prefix + name + "."))
+        else:
+            values[prefix + name] = value
+    return values
+
+
+def _free(name):
+    return any(name == free or name.startswith(free + ".") for free in FREE_TO_CHANGE)
+
+
+def _tuples(value):
+    """JSON has lists only, configurations tuples only."""
+    if isinstance(value, dict):
+        return {name: _tuples(item) for name, item in value.items()}
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _check_names(config, full, prefix):
+    """A configuration file of one's own has the names of the full list, neither more nor fewer."""
+    for name in full.keys():
+        if name not in config:
+            raise UsageError("config.{}{} is missing: start from configs/cityscapes_pspnet50.py and change "
+                             "what differs".format(prefix, name))
+    for name in config.keys():
+        if name not in full:
+            raise UsageError("config.{}{} is no setting of train.py".format(prefix, name))
+        if isinstance(full[name], config_dict.ConfigDict):
+            _check_names(config[name], full[name], prefix + name + ".")
+
+
+def _get(config, name):
+    for part in name.split("."):
+        config = config[part]
+    return config
+
+
+def _number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
+
+
+def _whole(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _sizes(value):
+    return len(value) == 2 and all(_whole(side) and side > 0 for side in value)
+
+
+def _rule(names, wanted, holds):
+    return [(name, wanted, holds) for name in names.split()]
+
+
+def _one_of(name, *choices):
+    return [(name, "one of {}".format(", ".join(choices)), lambda value: value in choices)]
+
+
+_RULES = (
+    _rule("batch_size max_steps num_classes input.num_parallel synthetic.num_train synthetic.num_val "
+          "synthetic.height synthetic.width model.width model.pyramid_channels model.head_channels "
+          "checkpoint.every_steps checkpoint.keep eval.every_steps log.every_steps log.summary_every_steps",
+          "a whole number above 0", lambda v: _whole(v) and v > 0)
+    + _rule("seed synthetic.seed model.aux_channels eval.num_pictures", "a whole number, 0 or more",
+            lambda v: _whole(v) and v >= 0)
+    + _rule("num_classes", "between 2 and 255", lambda v: 2 <= v <= 255)
+    + _rule("ignore_label", "a whole number from 0 to 255, such as 255",
+            lambda v: _whole(v) and 0 <= v <= 255)
+    + _rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
+    + _rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)
+    + _rule("input.scale_range", "two factors above 0, (smallest, largest)",
+            lambda v: len(v) == 2 and all(map(_number, v)) and 0 < v[0] <= v[1])
+    + _rule("input.rotate_degrees", "from 0 to 180", lambda v: 0 <= v <= 180)
+    + _rule("input.rotate_probability input.blur_probability input.flip_probability", "a probability, 0 to 1",
+            lambda v: 0 <= v <= 1)
+    + _rule("input.mean", "three numbers from 0 to 255, for red, green and blue",
+            lambda v: len(v) == 3 and all(0 <= c <= 255 for c in v))
+    + _rule("input.std", "three numbers above 0, for red, green and blue",
+            lambda v: len(v) == 3 and min(v) > 0)
+    + _rule("model.pyramid_bins", "whole numbers above 0, such as (1, 2, 3, 6)",
+            lambda v: len(v) > 0 and all(_whole(b) and b > 0 for b in v))
+    + _rule("model.dropout optimizer.momentum model.norm_momentum", "from 0 up to, but not, 1",
+            lambda v: 0 <= v < 1)
+    + _rule("model.norm_epsilon optimizer.learning_rate optimizer.power", "a number above 0",
+            lambda v: _number(v) and v > 0)
+    + _rule("optimizer.end_learning_rate optimizer.weight_decay optimizer.head_lr_multiplier loss.aux_weight",
+            "a number, 0 or more", lambda v: _number(v) and v >= 0)
+    + _rule("loss.hard_pixel_fraction", "a share above 0, at most 1", lambda v: v is None or 0 < v <= 1)
+    + _rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
+    + _rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))
+    + _rule("eval.max_images", "a whole number above 0", lambda v: v is None or v > 0)
+    + _one_of("dataset", "cityscapes", "synthetic")
+    + _one_of("model.backbone", "resnet50", "resnet101", "thin_resnet")
+    + _one_of("model.stem", "deep", "7x7")
+    + _one_of("model.pyramid", "adaptive", "average")
+    + _one_of("model.norm", "sync", "plain")
+    + _one_of("model.norm_statistics", "sum", "concat")
+    + _one_of("loss.mean", "tower", "global")
+    + _one_of("optimizer.name", "momentum")
+    + _one_of("optimizer.decay_on", "all", "kernels")
+)
