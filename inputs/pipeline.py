@@ -1,0 +1,211 @@
+"""Training and evaluation data sets as tf.data graphs.
+
+The training set is one endless sequence of examples, defined by (seed, number of examples) alone:
+
+    position p = step * batch_size + j,  epoch = p // n,  place = p % n
+    example = permutation(seed, epoch)[place]
+    augmentation key = hash(seed, epoch, example)
+
+so a run that starts at any step sees exactly what an uninterrupted one would, and the number of towers, of
+parallel calls and of restarts changes nothing. Where n is no multiple of the batch, an epoch's last batch is
+filled from the next epoch.
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from inputs import augmentation, cityscapes, decoding, labels
+
+# Folds of the seed that must not meet: one for the order of examples, one for what is drawn for each.
+_ORDER, _AUGMENT = 1, 2
+
+
+def train_dataset(
+    examples,
+    batch_size,
+    seed,
+    start_step=0,
+    *,
+    crop_size,
+    resize=1.0,
+    scale_range=(0.5, 2.0),
+    rotate_degrees=10.0,
+    rotate_probability=0.5,
+    blur_probability=0.5,
+    flip_probability=0.5,
+    mean=(123.675, 116.28, 103.53),
+    std=(58.395, 57.12, 57.375),
+    shuffle=True,
+    num_parallel=2,
+    cache=False,
+    ignore_label=labels.IGNORE,
+):
+    """The endless training set from `start_step` on. The keywords are those of a configuration's `input`.
+
+    Args:
+      examples: list of `Example`, all with labels.
+      batch_size: examples a batch, over all towers.
+      seed: integer; the order and every drawn number follow from it.
+      start_step: batches to leave out at the start; costs nothing.
+      resize: image and label are scaled by this on reading, before augmentation.
+      cache: keep all decoded images in memory (uint8, three bytes a pixel, and one for the label): for small
+      data sets.
+
+    Returns:
+      a Dataset of dicts: image [B, h, w, 3] float32 normalised; label [B, h, w] int32, trainIds or 255; index
+      [B] int64, the place in `examples`; epoch [B] int64.
+
+    Raises:
+      ValueError for values that cannot be meant. Faults in files stop the iterator: see
+      `inputs.decoding.data_error`.
+    """
+    params = augmentation.Params(
+        tuple(int(v) for v in crop_size),
+        scale_range,
+        rotate_degrees,
+        rotate_probability,
+        blur_probability,
+        flip_probability,
+        mean,
+        std,
+    )
+    augmentation.check_params(params)
+    _require(len(examples) > 0, "examples", "empty", "a list of at least one")
+    _require(int(batch_size) == batch_size > 0, "batch_size", batch_size, "a positive integer")
+    _require(start_step >= 0, "start_step", start_step, "0 or more")
+    _require(resize > 0, "input.resize", resize, "positive")
+    _require(num_parallel > 0, "input.num_parallel", num_parallel, "positive")
+    files = _Files(examples)
+
+    def example(position, image, label):
+        index, epoch = position["index"], position["epoch"]
+        key = _key(seed, _AUGMENT, epoch, index)
+        image, label = augmentation.augment(image, label, key, params, ignore_label)
+        return {"image": image, "label": label, "index": index, "epoch": epoch}
+
+    positions = example_order(len(examples), seed, start_step * batch_size, shuffle)
+    if cache:
+        memory = (
+            tf.data.Dataset.range(1).map(lambda _: _read_all(files, resize, num_parallel)).cache().repeat()
+        )
+        read = tf.data.Dataset.zip((positions, memory)).map(
+            lambda position, store: example(position, *_from_memory(store, position["index"])),
+            num_parallel_calls=num_parallel,
+        )
+    else:
+        read = positions.map(
+            lambda position: example(position, *_read(files, position["index"], resize)),
+            num_parallel_calls=num_parallel,
+        )
+    return read.batch(batch_size, drop_remainder=True).prefetch(2)
+
+
+def eval_dataset(examples, num_parallel=2):
+    """One pass over `examples` in order, one whole image at a time, as in the files.
+
+    Returns:
+      a Dataset of dicts: image [H, W, 3] uint8; label [H, W] int32, trainIds or 255; index, a scalar int64.
+    """
+    _require(len(examples) > 0, "examples", "empty", "a list of at least one")
+    files = _Files(examples)
+
+    def example(index):
+        image, label = _read(files, index, 1.0)
+        return {"image": image, "label": label, "index": index}
+
+    return tf.data.Dataset.range(len(examples)).map(example, num_parallel_calls=num_parallel).prefetch(2)
+
+
+def example_order(num_examples, seed, start=0, shuffle=True):
+    """The endless order of examples from position `start` on: a Dataset of dicts of scalars int64, index
+    and epoch.
+    """
+
+    def one_epoch(epoch):
+        order = tf.range(num_examples, dtype=tf.int64)
+        if shuffle:
+            order = tf.gather(order, permutation(num_examples, seed, epoch))
+        return tf.data.Dataset.from_tensor_slices({"index": order, "epoch": tf.fill([num_examples], epoch)})
+
+    first = start // num_examples
+    return tf.data.Dataset.range(first, np.iinfo(np.int64).max).flat_map(one_epoch).skip(start % num_examples)
+
+
+def permutation(num_examples, seed, epoch):
+    """[num_examples] int32: the order of examples in an epoch (scalar int64), which depends on nothing but
+    the arguments.
+    """
+    keys = tf.random.stateless_uniform(
+        [num_examples], seed=_key(seed, _ORDER, epoch), minval=None, maxval=None, dtype=tf.int64
+    )
+    return tf.argsort(keys, stable=True)
+
+
+def _key(seed, *numbers):
+    """A stateless key [2] int64 from the seed and more numbers, hashed one after the other."""
+    key = tf.constant([seed, 0], tf.int64)
+    for number in numbers:
+        key = augmentation.fold(key, number)
+    return key
+
+
+class _Files(object):
+    """The paths of examples as constants to gather from: a few hundred kilobytes for all of Cityscapes."""
+
+    def __init__(self, examples):
+        without = [e.image_path for e in examples if not e.label_path]
+        if without:
+            raise cityscapes.DataError(
+                "image without its label: %s; training and scoring need one" % without[0]
+            )
+        self.number = len(examples)
+        self.images = tf.constant([e.image_path for e in examples])
+        self.labels = tf.constant([e.label_path for e in examples])
+        self.train_ids = tf.constant([cityscapes.holds_train_ids(e.label_path) for e in examples])
+
+
+def _read(files, index, resize):
+    """Example `index` as ([H, W, 3] uint8, [H, W] int32), scaled by `resize`."""
+    image, label = decoding.read_example(
+        *(tf.gather(v, index) for v in (files.images, files.labels, files.train_ids))
+    )
+    if resize != 1:
+        image, label = augmentation.scale(image, label, augmentation.scaled_size(tf.shape(label), resize))
+        image = tf.cast(tf.round(image), tf.uint8)
+    return image, label
+
+
+def _read_all(files, resize, num_parallel):
+    """All examples, whatever their sizes, as flat tensors: (pixels [total, 4] uint8 of RGB and label, sizes
+    [n, 2], starts [n]).
+    """
+
+    def read(i, sizes, pixels):
+        image, label = _read(files, i, resize)
+        both = tf.concat([image, tf.cast(label, tf.uint8)[:, :, tf.newaxis]], axis=2)
+        return i + 1, sizes.write(i, tf.shape(label)), pixels.write(i, tf.reshape(both, [-1, 4]))
+
+    arrays = [
+        tf.TensorArray(tf.int32, files.number, element_shape=[2]),
+        tf.TensorArray(tf.uint8, files.number, element_shape=[None, 4], infer_shape=False),
+    ]
+    _, sizes, pixels = tf.while_loop(
+        lambda i, *_: i < files.number, read, [0] + arrays, parallel_iterations=num_parallel
+    )
+    sizes = sizes.stack()
+    starts = tf.cumsum(tf.cast(tf.reduce_prod(sizes, axis=1), tf.int64), exclusive=True)
+    return pixels.concat(), sizes, starts
+
+
+def _from_memory(store, index):
+    pixels, sizes, starts = store
+    size = sizes[index]
+    count = tf.cast(size[0] * size[1], tf.int64)
+    both = tf.slice(pixels, tf.stack([starts[index], 0]), tf.stack([count, 4]))
+    both = tf.reshape(both, tf.concat([size, [4]], axis=0))
+    return both[:, :, :3], tf.cast(both[:, :, 3], tf.int32)
+
+
+def _require(good, name, value, wanted):
+    if not good:
+        raise ValueError("%s is %s, but must be %s" % (name, value, wanted))
