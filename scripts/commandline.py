@@ -36,9 +36,11 @@ def run(main, positional=False):
             print("\ninterrupted", file=sys.stderr)
             sys.exit(130)
         except Exception as error:  # TensorFlow's errors at run time; its import is left to the scripts
-            if not _is_tensorflow_error(error):
+            if not any(kind.__name__ == "OpError" for kind in type(error).__mro__):
                 raise
-            _fail(error)
+            from inputs import decoding
+
+            _fail(decoding.data_error(error) or error)
 
     app.run(guarded, flags_parser=_parse)
 
@@ -81,7 +83,3 @@ def _fail(error):
         raise error
     print("error: " + one_line(error), file=sys.stderr)
     sys.exit(2 if isinstance(error, UsageError) else 1)
-
-
-def _is_tensorflow_error(error):
-    return any(kind.__name__ == "OpError" for kind in type(error).__mro__)

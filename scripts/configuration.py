@@ -9,12 +9,14 @@ import json
 import os
 
 import numpy as np
+from absl import flags
 from ml_collections import config_dict, config_flags
 
 from configs import cityscapes_pspnet50
 from scripts import commandline
 from scripts.commandline import UsageError
 
+FLAGS = flags.FLAGS
 FILE_NAME = "config.json"
 
 # Logging, evaluation and saving may change when a run is resumed, and how the machine reads images.
@@ -26,6 +28,12 @@ def define_flag(default):
     with commandline.usage_errors():
         return config_flags.DEFINE_config_file(
             "config", default, "Configuration file; any of its values is set with --config.NAME=VALUE.")
+
+
+def name(holder):
+    """What the configuration is called: its file's name without .py."""
+    with commandline.usage_errors():
+        return os.path.splitext(os.path.basename(FLAGS[holder.name].config_filename))[0]
 
 
 def load(holder):
@@ -143,15 +151,14 @@ def _one_of(name, *choices):
 
 
 _RULES = (
-    _rule("batch_size max_steps num_classes input.num_parallel synthetic.num_train synthetic.num_val "
+    _rule("batch_size max_steps input.num_parallel synthetic.num_train synthetic.num_val "
           "synthetic.height synthetic.width model.width model.pyramid_channels model.head_channels "
           "checkpoint.every_steps checkpoint.keep eval.every_steps log.every_steps log.summary_every_steps",
           "a whole number above 0", lambda v: _whole(v) and v > 0)
     + _rule("seed synthetic.seed model.aux_channels eval.num_pictures", "a whole number, 0 or more",
             lambda v: _whole(v) and v >= 0)
-    + _rule("num_classes", "between 2 and 255", lambda v: 2 <= v <= 255)
-    + _rule("ignore_label", "a whole number from 0 to 255, such as 255",
-            lambda v: _whole(v) and 0 <= v <= 255)
+    + _rule("num_classes", "19, the classes of the Cityscapes table", lambda v: v == 19)
+    + _rule("ignore_label", "255, as in the Cityscapes table", lambda v: v == 255)
     + _rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
     + _rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)
     + _rule("input.scale_range", "two factors above 0, (smallest, largest)",

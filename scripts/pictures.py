@@ -67,7 +67,7 @@ def triple(image, truth, prediction, colors, names, title=""):
 
 
 def legend(colors, names, width, font=None, classes=None):
-    """Rows of coloured squares with class names, `width` pixels wide; of all classes or those in `classes`."""
+    """Rows of coloured squares with class names, `width` pixels wide; of all classes or only `classes`."""
     font = font or _font(14)
     classes = range(len(names)) if classes is None else classes
     row, square = font.size + MARGIN, font.size

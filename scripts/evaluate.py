@@ -1,0 +1,65 @@
+"""Scores a checkpoint on a split: a table by class, mIoU, mean accuracy and pixel accuracy.
+
+    python scripts/evaluate.py --model_dir=runs/synthetic_pspnet
+    python scripts/evaluate.py --model_dir=runs/cityscapes_pspnet50 --data_dir=/data/cityscapes \
+        --scales=0.5,0.75,1,1.25,1.5,1.75 --flip
+
+The network and how images are cut come from model_dir/config.json; flags change the latter.
+"""
+
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, ROOT)
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow.compat.v1 as tf
+import tqdm
+from absl import flags
+
+from inputs import labels
+from scripts import checkpoints, commandline, datasets, evaluation, inference_flags, report
+
+FLAGS = flags.FLAGS
+inference_flags.define()
+flags.DEFINE_string("data_dir", None, "Folder in the Cityscapes layout; unset: the drawn scenes.")
+flags.DEFINE_string("split", None, "Split to score; unset: the configuration's eval_split.")
+flags.DEFINE_integer("max_images", None, "Score the first so many images only.", lower_bound=1)
+flags.DEFINE_string("output", None, "JSON file to write; unset: MODEL_DIR/evaluation_SPLIT.json.")
+flags.DEFINE_integer("num_pictures", 0, "Images to draw with truth and prediction, in a folder of their own.",
+                     lower_bound=0)
+
+
+def main():
+    config, checkpoint, devices = inference_flags.read(FLAGS)
+    split = FLAGS.split or config.eval_split
+    output = FLAGS.output or os.path.join(FLAGS.model_dir, "evaluation_{}.json".format(split))
+    if not os.path.isdir(os.path.dirname(os.path.abspath(output))):
+        raise commandline.UsageError("--output={}: its folder does not exist".format(output))
+    max_images = FLAGS.max_images or config.eval.max_images
+    examples = datasets.open_split(config, FLAGS.data_dir, split, max_images)
+
+    evaluator = evaluation.Evaluator(config, devices, examples)
+    evaluator.network.load_checkpoint(checkpoint)
+    print("{}: {} images of {!r}, crop {}x{}, stride rate {:.3g}, scales {}, flip {}, on {}".format(
+        checkpoint, len(examples), split, config.eval.crop_size[0], config.eval.crop_size[1],
+        config.eval.stride_rate, ", ".join("{:g}".format(scale) for scale in config.eval.scales),
+        "on" if config.eval.flip else "off", " ".join(devices)), flush=True)
+    with tqdm.tqdm(total=len(examples), unit="image", disable=not sys.stderr.isatty()) as bar:
+        result = evaluator.run(FLAGS.num_pictures, progress=lambda done, of: bar.update(1))
+
+    print(report.class_table(result.scores, labels.CLASS_NAMES))
+    settings = {name: config.eval[name] for name in ("crop_size", "stride_rate", "scales", "flip")}
+    evaluation.write_metrics(result, checkpoints.step_of(checkpoint), output, split=split,
+                             checkpoint=checkpoint, **settings)
+    print("written: {}".format(output))
+    if result.samples:
+        folder = os.path.splitext(output)[0] + "_pictures"
+        evaluation.write_pictures(result, folder)
+        print("written: {} pictures in {}".format(len(result.samples), folder))
+
+
+if __name__ == "__main__":
+    tf.disable_eager_execution()
+    commandline.run(main)

@@ -1,0 +1,97 @@
+"""Scores of a network on a split, and what is written of them: metrics.json, pictures and the curve."""
+
+import collections
+import json
+import math
+import os
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from inputs import labels, pipeline
+from models import metrics
+from scripts import pictures
+from scripts.network import TrainedNetwork
+
+Result = collections.namedtuple("Result", "scores num_images samples")
+Sample = collections.namedtuple("Sample", "name image truth prediction")
+
+
+class Evaluator:
+    """A network and the images to score it on; built once, run as often as there are new weights.
+
+    Args:
+        config: the configuration; its `eval` part says how images are cut and scored.
+        devices: device strings, one a tower.
+        examples: a list of `inputs.cityscapes.Example`.
+    """
+
+    def __init__(self, config, devices, examples):
+        self._config, self._examples = config, examples
+        self.network = TrainedNetwork(config, devices)
+        with self.network.graph.as_default(), tf.device("/cpu:0"):
+            self._iterator = tf.data.make_initializable_iterator(pipeline.eval_dataset(examples))
+            self._next = self._iterator.get_next()
+
+    def run(self, num_samples=0, progress=lambda done, of: None):
+        """Predicts every image with the weights that `network` holds: a `Result`.
+
+        Its `samples` are the first images, with truth and prediction; `progress` is called after each image.
+        """
+        session, waiting = self.network.session, collections.deque()
+        session.run(self._iterator.initializer)
+
+        def images():
+            for _ in self._examples:
+                waiting.append(session.run(self._next))
+                yield waiting[-1]["image"]
+
+        classes, ignored = self._config.num_classes, self._config.ignore_label
+        confusion, samples = np.zeros([classes, classes], np.int64), []
+        for done, prediction in enumerate(self.network.predictor.labels_all(session, images()), start=1):
+            example = waiting.popleft()
+            confusion += metrics.confusion(example["label"], prediction, classes, ignored)
+            if len(samples) < num_samples:
+                name = self._examples[int(example["index"])].name
+                samples.append(Sample(name, example["image"], example["label"], prediction))
+            progress(done, len(self._examples))
+        return Result(metrics.scores(confusion), len(self._examples), samples)
+
+
+def summary_line(result):
+    """The scores in one line."""
+    return ("mIoU {miou:.4f} over {num_classes_present} classes, mean accuracy {mean_accuracy:.4f}, "
+            "pixel accuracy {pixel_accuracy:.4f}, {num_images} images").format(
+                num_images=result.num_images, **result.scores)
+
+
+def write_metrics(result, step, path, **more):
+    """Writes one JSON object: the step, the scores (null where there is none), the number of images."""
+    scores = result.scores
+    content = {
+        "step": step,
+        "miou": _finite(scores["miou"]),
+        "mean_accuracy": _finite(scores["mean_accuracy"]),
+        "pixel_accuracy": _finite(scores["pixel_accuracy"]),
+        "per_class_iou": dict(zip(labels.CLASS_NAMES, scores["per_class_iou"])),
+        "num_classes_present": scores["num_classes_present"],
+        "num_images": result.num_images,
+    }
+    content.update(more)
+    with open(path + ".partial", "w") as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+    os.replace(path + ".partial", path)
+
+
+def write_pictures(result, folder):
+    """Writes a picture of image, truth and prediction for every sample."""
+    os.makedirs(folder, exist_ok=True)
+    for sample in result.samples:
+        picture = pictures.triple(sample.image, sample.truth, sample.prediction,
+                                  labels.COLORS, labels.CLASS_NAMES, title=sample.name)
+        pictures.save(picture, os.path.join(folder, sample.name + ".png"))
+
+
+def _finite(value):
+    return value if math.isfinite(value) else None

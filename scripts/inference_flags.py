@@ -1,0 +1,66 @@
+"""The flags of evaluate and predict: which trained model, and how windows are laid over images."""
+
+import os
+
+from absl import flags
+
+import towers
+from scripts import checkpoints, configuration, network
+from scripts.commandline import UsageError
+
+BEST = "best"
+
+
+def define():
+    flags.DEFINE_string("model_dir", None, "Folder of a training run.")
+    flags.DEFINE_string("checkpoint", "latest", "latest, best (by mIoU), or the path of a checkpoint.")
+    flags.DEFINE_integer("num_gpus", 1, "Number of towers that share the windows.", lower_bound=1)
+    flags.DEFINE_enum("device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is.")
+    flags.DEFINE_list("crop_size", None, "Window: height,width in pixels.")
+    flags.DEFINE_float("stride_rate", None, "Step between windows over the window's size, above 0 to 1.")
+    flags.DEFINE_list("scales", None, "Scales whose probabilities are averaged, such as 0.75,1,1.25.")
+    flags.DEFINE_bool("flip", None, "Average with the mirrored image.")
+
+
+def read(values):
+    """The checked configuration, the checkpoint's path and the towers' devices.
+
+    Raises:
+        ValueError: no such model, or a flag that it cannot follow.
+    """
+    if not values.model_dir:
+        raise UsageError("--model_dir is missing: name the folder of a training run")
+    config = configuration.read(values.model_dir)
+    if config is None:
+        raise ValueError("no training run in {}: there is no {}".format(
+            values.model_dir, os.path.join(values.model_dir, configuration.FILE_NAME)))
+    if values.crop_size is not None:
+        config.eval.crop_size = tuple(_numbers("crop_size", values.crop_size, int))
+    if values.scales is not None:
+        config.eval.scales = tuple(_numbers("scales", values.scales, float))
+    if values.stride_rate is not None:
+        config.eval.stride_rate = values.stride_rate
+    if values.flip is not None:
+        config.eval.flip = values.flip
+    configuration.check(config)
+    network.check_crop(config, "eval.crop_size")
+    devices = towers.tower_devices(values.num_gpus, values.device_type)
+    return config, _checkpoint(values.model_dir, values.checkpoint), devices
+
+
+def _checkpoint(model_dir, wanted):
+    folder = {"latest": model_dir, "best": os.path.join(model_dir, BEST)}.get(wanted)
+    path = checkpoints.find(folder)[0] if folder else wanted
+    if not path:
+        raise ValueError("no checkpoint in {}".format(folder))
+    if not os.path.exists(path + ".index"):
+        raise ValueError("no checkpoint at {}: there is no {}.index".format(path, path))
+    return path
+
+
+def _numbers(name, texts, kind):
+    try:
+        return [kind(text) for text in texts]
+    except ValueError:
+        message = "--{}={}: numbers are wanted, with commas between".format(name, ",".join(texts))
+        raise UsageError(message) from None

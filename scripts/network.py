@@ -1,0 +1,92 @@
+"""The configured network, as it is trained and as it is used afterwards.
+
+`training_model` is the model function that the towers run; `TrainedNetwork` is the same network in a graph
+and a session of its own, filled with weights from a checkpoint or from a running training.
+"""
+
+import tensorflow.compat.v1 as tf
+
+import towers
+from models import inference, losses, pspnet
+from scripts import checkpoints
+from scripts.commandline import UsageError
+
+BACKBONE = "resnet/"  # every other variable is the head's
+
+
+def check_crop(config, name):
+    """UsageError, naming the setting and the nearest sizes, unless the network takes crops of config.NAME."""
+    height, width = config.input.crop_size if name == "input.crop_size" else config.eval.crop_size
+    model = config.model
+    try:
+        pspnet.check_input_size(height, width, model.align_corners, model.pyramid, model.pyramid_bins)
+    except ValueError as error:
+        raise UsageError("config.{} is {}x{}: {}".format(name, height, width, error)) from error
+
+
+def training_model(config):
+    """A model function of `image` [n, h, w, 3] and `label` [n, h, w] for `towers.build_train_step`."""
+    def model_fn(image, label):
+        outputs = pspnet.pspnet(image, config.model, config.num_classes)
+        result = losses.pspnet_loss(outputs, label, config.loss, config.ignore_label)
+        result["prediction"] = tf.argmax(outputs["logits"], axis=-1, output_type=tf.int32)  # for pictures
+        return result
+
+    return model_fn
+
+
+def gradient_transform(config):
+    """Adds the weight decay λ·w, then multiplies the head's gradients: equal to a learning rate of its own.
+
+    With decay_on='all' each trainable variable decays; 'kernels' leaves out biases, gammas and betas.
+    """
+    optimizer = config.optimizer
+
+    def decays(variable):
+        return optimizer.decay_on == "all" or variable.op.name.split("/")[-1].endswith("kernel")
+
+    def transform(grads_and_vars):
+        pairs = []
+        for gradient, variable in grads_and_vars:
+            if gradient is not None:
+                if optimizer.weight_decay and decays(variable):
+                    gradient += optimizer.weight_decay * variable
+                if not variable.op.name.startswith(BACKBONE):
+                    gradient *= optimizer.head_lr_multiplier
+            pairs.append((gradient, variable))
+        return pairs
+
+    return transform
+
+
+class TrainedNetwork:
+    """The network for inference: a graph, a session, and a sliding-window `predictor` in it.
+
+    Args:
+        config: the configuration it was trained with; its `eval` part says how windows are laid.
+        devices: device strings, one a tower.
+    """
+
+    def __init__(self, config, devices):
+        self.graph = tf.Graph()
+        with self.graph.as_default():
+            self.predictor = inference.SlidingWindowPredictor(
+                lambda images: pspnet.pspnet(images, config.model, config.num_classes)["logits"],
+                config.num_classes, devices, config.eval.crop_size, config.input.mean, config.input.std,
+                stride_rate=config.eval.stride_rate, scales=config.eval.scales, flip=config.eval.flip,
+                resize=config.input.resize)
+            self.variables = tf.global_variables()
+        self.session = tf.Session(graph=self.graph, config=towers.session_config(devices))
+
+    def load(self, values):
+        """Takes weights: a mapping from variable name to array, all of this network's among them."""
+        # Every value is fed where its initial value would come from: no file, and no op added to the graph.
+        initializers = [variable.initializer for variable in self.variables]
+        self.session.run(initializers, {initializer.inputs[1]: values[variable.op.name]
+                                        for initializer, variable in zip(initializers, self.variables)})
+
+    def load_checkpoint(self, path):
+        """Takes the weights of a checkpoint; ValueError with what differs if it is of another network."""
+        checkpoints.check(path, self.variables)
+        reader = tf.train.load_checkpoint(path)
+        self.load({variable.op.name: reader.get_tensor(variable.op.name) for variable in self.variables})

@@ -1,0 +1,151 @@
+"""Trains a PSPNet on any number of towers, evaluates it, and writes what came of it.
+
+    python scripts/train.py --num_gpus=2
+    python scripts/train.py --config=configs/cityscapes_pspnet50.py --num_gpus=8 --data_dir=/data/cityscapes
+
+Writes into --model_dir: checkpoints, config.json, history.jsonl, metrics.json, curve.png, pictures/ and what
+TensorBoard shows. The same command again goes on where the last one stopped.
+"""
+
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, ROOT)
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+import towers
+from inputs import labels, pipeline
+from scripts import checkpoints, commandline, configuration, datasets, evaluation, network, report
+from scripts.commandline import UsageError
+from scripts.history import History
+from scripts.progress import Progress
+from scripts.training_hooks import EvaluationHook, evaluate_and_write
+from towers.session import BestCheckpoint, run_training
+
+CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
+FLAGS = flags.FLAGS
+flags.DEFINE_integer(
+    "num_gpus", 1, "Number of towers: one a GPU, or logical CPU devices where there is no GPU.", lower_bound=1)
+flags.DEFINE_enum(
+    "device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is visible.")
+flags.DEFINE_string(
+    "data_dir", None, "Folder in the Cityscapes layout; unset: drawn scenes, kept in data/synthetic.")
+flags.DEFINE_string("model_dir", None, "Where the run is kept; unset: runs/NAME_OF_THE_CONFIGURATION.")
+flags.DEFINE_integer(
+    "max_steps", None, "Stop at this step; the schedule stays that of config.max_steps, unless this is greater.",
+    lower_bound=1)
+flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would, but take no step.")
+flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
+
+
+def main():
+    # Whatever can be refused is refused before anything is written.
+    config = configuration.load(CONFIG)
+    stop_step = FLAGS.max_steps or config.max_steps
+    config.max_steps = max(config.max_steps, stop_step)
+    devices = towers.tower_devices(FLAGS.num_gpus, FLAGS.device_type)
+    check_sizes(config, len(devices))
+    model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
+    check_model_dir(config, model_dir)
+    checkpoint, start_step = checkpoints.find(model_dir)
+    train_examples = datasets.open_split(config, FLAGS.data_dir, config.train_split)
+    eval_examples = datasets.open_split(config, FLAGS.data_dir, config.eval_split, config.eval.max_images)
+
+    # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
+    tf.set_random_seed(config.seed)
+    batch = next_batch(config, train_examples, start_step)
+    learning_rate = decayed_learning_rate(config)
+    parts = towers.split_batch(batch, len(devices))
+    train_step = towers.build_train_step(
+        network.training_model(config), parts,
+        tf.train.MomentumOptimizer(learning_rate, config.optimizer.momentum), devices,
+        gradient_transform=network.gradient_transform(config))
+    if checkpoint:
+        checkpoints.check(checkpoint, tf.global_variables())
+    evaluator = evaluation.Evaluator(config, devices, eval_examples)
+
+    print(report.describe(config, devices, train_step, [part["label"].shape[0] for part in parts],
+                          train_examples, eval_examples, start_step, stop_step), flush=True)
+    if FLAGS.dry_run:
+        print("dry run: no step taken")
+        return
+
+    os.makedirs(model_dir, exist_ok=True)
+    configuration.save(config, model_dir)
+    history = History(model_dir, start_step)
+    if start_step < stop_step:
+        shown = Progress(
+            train_step, learning_rate, config.batch_size, stop_step, config.log.every_steps, history)
+        best = BestCheckpoint(model_dir)
+        scored = EvaluationHook(evaluator, shown, history, model_dir, config, stop_step, best)
+        run_training(
+            train_step, model_dir, stop_step, config=towers.session_config(devices),
+            save_every=config.checkpoint.every_steps, keep=config.checkpoint.keep, hooks=[shown, scored],
+            summary_every=config.log.summary_every_steps,
+            summaries=summaries(config, parts[0], train_step, learning_rate))
+    else:
+        print("{} is at step {} already: nothing to train".format(model_dir, start_step))
+        evaluator.network.load_checkpoint(checkpoint)
+        evaluate_and_write(evaluator, start_step, history, model_dir, config, print)
+    print("written: {}".format(model_dir))
+
+
+def check_sizes(config, num_towers):
+    """UsageError unless every tower gets an example and the network takes the crops."""
+    if config.batch_size < num_towers:
+        raise UsageError("config.batch_size {} cannot give {} towers an example each: use a larger batch or "
+                         "fewer towers".format(config.batch_size, num_towers))
+    network.check_crop(config, "input.crop_size")
+    network.check_crop(config, "eval.crop_size")
+
+
+def check_model_dir(config, model_dir):
+    """ValueError where model_dir is no folder, or holds a run of another configuration."""
+    if os.path.exists(model_dir) and not os.path.isdir(model_dir):
+        raise UsageError("--model_dir={} is not a folder".format(model_dir))
+    saved = configuration.read(model_dir)
+    changed = configuration.differences(config, saved) if saved is not None else []
+    if changed and not FLAGS.allow_config_change:
+        raise ValueError("{} holds a run of another configuration ({}): choose another --model_dir, or pass "
+                         "--allow_config_change to resume it".format(model_dir, "; ".join(changed)))
+
+
+def next_batch(config, examples, start_step):
+    """The batch of a step, from the one that `start_step` steps have not seen: image, label."""
+    with tf.device("/cpu:0"):
+        dataset = pipeline.train_dataset(
+            examples, config.batch_size, config.seed, start_step, ignore_label=config.ignore_label,
+            **config.input.to_dict())
+        batch = tf.data.make_one_shot_iterator(dataset).get_next()
+    return {"image": batch["image"], "label": batch["label"]}
+
+
+def decayed_learning_rate(config):
+    """The polynomial schedule: lr of the first step in full, then lr * (1 - step / max_steps) ** power."""
+    optimizer = config.optimizer
+    with tf.device("/cpu:0"):
+        return tf.train.polynomial_decay(
+            optimizer.learning_rate, tf.train.get_or_create_global_step(), config.max_steps,
+            optimizer.end_learning_rate, optimizer.power)
+
+
+def summaries(config, part, train_step, learning_rate):
+    """For TensorBoard: the learning rate, and tower 0's images with truth and prediction."""
+    with tf.device("/cpu:0"):
+        palette = tf.constant(labels.colorize(range(256)))
+        image = part["image"] * tf.constant(config.input.std) + tf.constant(config.input.mean)
+        image = tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8)
+        truth = tf.gather(palette, part["label"])
+        prediction = tf.gather(palette, train_step.outputs[0]["prediction"])
+        return tf.summary.merge([
+            tf.summary.scalar("learning_rate", learning_rate),
+            tf.summary.image("image_truth_prediction", tf.concat([image, truth, prediction], axis=2), 4)])
+
+
+if __name__ == "__main__":
+    tf.disable_eager_execution()
+    commandline.run(main)

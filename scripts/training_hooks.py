@@ -1,0 +1,54 @@
+"""Hooks of the training session that belong to this project: evaluation while it trains."""
+
+import os
+import time
+
+import tensorflow.compat.v1 as tf
+
+from scripts import evaluation, history, progress
+
+METRICS, CURVE, PICTURES = "metrics.json", "curve.png", "pictures"
+
+
+class EvaluationHook(tf.train.SessionRunHook):
+    """Scores the weights every so many steps, in a graph of its own, and writes what came of it.
+
+    Args:
+        evaluator: a `scripts.evaluation.Evaluator`.
+        shown: the run's `scripts.progress.Progress`; it counts the steps and prints.
+        entries: the run's `scripts.history.History`.
+        model_dir: where metrics.json, curve.png and pictures/ go.
+        config: the configuration.
+        stop_step: the last step of this run; it is scored in any case.
+        keep_best: called with (session, step, miou) after each evaluation.
+    """
+
+    def __init__(self, evaluator, shown, entries, model_dir, config, stop_step,
+                 keep_best=lambda session, step, miou: None):
+        self._evaluator, self._shown, self._entries = evaluator, shown, entries
+        self._model_dir, self._config, self._stop_step = model_dir, config, stop_step
+        self._keep_best = keep_best
+        wanted = {variable.op.name for variable in evaluator.network.variables}
+        self._variables = {v.op.name: v for v in tf.global_variables() if v.op.name in wanted}
+
+    def after_run(self, run_context, run_values):
+        step = self._shown.step
+        if step % self._config.eval.every_steps == 0 or step == self._stop_step:
+            self._evaluator.network.load(run_context.session.run(self._variables))
+            miou = evaluate_and_write(self._evaluator, step, self._entries, self._model_dir, self._config,
+                                      self._shown.say)
+            self._keep_best(run_context.session, step, miou)
+
+
+def evaluate_and_write(evaluator, step, entries, model_dir, config, say):
+    """Scores the weights that the evaluator holds; writes metrics, pictures and curve; returns the mIoU."""
+    began = time.time()
+    result = evaluator.run(config.eval.num_pictures)
+    miou = result.scores["miou"]
+    took = progress.duration(time.time() - began)
+    say("step {}: {}, in {}".format(step, evaluation.summary_line(result), took))
+    entries.add(step=step, miou=miou if miou == miou else None)
+    evaluation.write_metrics(result, step, os.path.join(model_dir, METRICS), split=config.eval_split)
+    evaluation.write_pictures(result, os.path.join(model_dir, PICTURES))
+    history.draw_curve(entries.entries, os.path.join(model_dir, CURVE), os.path.basename(model_dir))
+    return miou
