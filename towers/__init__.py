@@ -1,0 +1,28 @@
+"""Towers: synchronous multi-GPU training for TensorFlow 1 graphs, with synchronised batch normalisation.
+
+Write the model function as for one device; `build_train_step` runs it once for each tower, under shared variables, and
+builds one step that is the step of one big device. The path of a training step through this package: `devices`, `tower`,
+`building`, `merging`, `moments` and `batch_norm`, `variables`, `update_ops`, `gradients`, `train_step`, `session`.
+"""
+
+from towers import layers
+from towers.batch_norm import sync_bn
+from towers.building import build
+from towers.devices import session_config
+from towers.devices import split_batch
+from towers.devices import tower_devices
+from towers.merging import all_concat
+from towers.merging import all_mean
+from towers.merging import all_sum
+from towers.merging import merge
+from towers.merging import weighted_mean
+from towers.tower import Tower
+from towers.tower import TowerError
+from towers.tower import current_tower
+from towers.train_step import TrainStep
+from towers.train_step import build_train_step
+
+__all__ = [
+    "Tower", "TowerError", "TrainStep", "all_concat", "all_mean", "all_sum", "build", "build_train_step",
+    "current_tower", "layers", "merge", "session_config", "split_batch", "sync_bn", "tower_devices", "weighted_mean",
+]

@@ -1,0 +1,225 @@
+"""Batch normalisation, over all towers (`sync_bn`) or over each tower's own batch (`layers.batch_normalization`).
+
+    y = gamma (x - mean) / sqrt(variance + epsilon) + beta
+
+In training, mean and variance are those of the batch: of all towers' batches together, weighted by the number of values,
+or of the tower's own. Otherwise they are the moving ones. After Ioffe and Szegedy, "Batch Normalization" (2015).
+
+State. One moving mean and one moving variance, shared by all towers, written once a step by an update op of tower 0:
+
+    moving <- moving - (1 - momentum) (moving - batch)          momentum=None: moving - (moving - batch) / (updates + 1)
+
+The moving variance takes the unbiased batch variance, M2 / (count - 1). Where any batch statistic is not finite, the
+update leaves the state as it was.
+"""
+
+import numbers
+
+import tensorflow.compat.v1 as tf
+
+from towers import channel_ops
+from towers import moments
+from towers import scopes
+from towers.tower import current_tower
+
+
+def sync_bn(inputs, axis=-1, momentum=0.99, epsilon=1e-3, center=True, scale=True,
+            beta_initializer=tf.zeros_initializer(), gamma_initializer=tf.ones_initializer(),
+            moving_mean_initializer=tf.zeros_initializer(), moving_variance_initializer=tf.ones_initializer(),
+            beta_regularizer=None, gamma_regularizer=None, beta_constraint=None, gamma_constraint=None,
+            training=None, trainable=True, name=None, reuse=None, renorm=False, renorm_clipping=None,
+            renorm_momentum=0.99, fused=None, virtual_batch_size=None, adjustment=None, statistics="sum"):
+    """Batch normalisation with the statistics of all towers' batches together.
+
+    Exactly what one device would compute on the concatenated batch, forward and backward; see `moments` for the
+    arithmetic. Each tower sends 3 vectors of length C and a count; activations stay where they are. Without training
+    (`training=False`) no tower waits for another.
+
+    Args:
+      inputs: `[N, ..., C]`, rank 2 or more, of a float dtype; N and the sizes between may be unknown and may differ
+        between towers. Half-precision inputs are normalised with float32 statistics.
+      axis: the channel axis: -1, or 1 for `[N, C, H, W]`.
+      momentum: of the moving averages; `None` keeps the cumulative average of all updates (and `num_updates`).
+      epsilon: added to the variance.
+      center, scale: whether there is a beta, a gamma.
+      beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer: as named.
+      beta_regularizer, gamma_regularizer, beta_constraint, gamma_constraint: as named.
+      training: a bool, a scalar bool tensor, or `None` for `current_tower().training`. `False` freezes the statistics.
+      trainable: `False` freezes gamma and beta.
+      name: the scope, `batch_normalization` made unique by default.
+      reuse: whether to reuse the variables of `name`.
+      fused: accepted for compatibility; the fast kernels are chosen by dtype and axis.
+      renorm, renorm_clipping, renorm_momentum, virtual_batch_size, adjustment: not supported; must be left as they are.
+      statistics: `'sum'` or `'concat'`, how towers' statistics are combined: the same numbers, two ways to the sum.
+
+    Returns:
+      A tensor like `inputs`.
+
+    Raises:
+      ValueError: an argument is out of its range, or the number of channels or the rank is unknown.
+    """
+    arguments = dict(locals())
+    if statistics not in moments.STATISTICS:
+        raise ValueError("statistics is %r; wanted 'sum' or 'concat'" % (statistics,))
+    return _batch_norm(arguments)
+
+
+def batch_normalization(arguments):
+    """The plain layer: what `layers.batch_normalization` calls with its arguments in a dict."""
+    return _batch_norm(dict(arguments, statistics=None))
+
+
+def _batch_norm(args):
+    """Both layers; `args['statistics']` is None for the plain one."""
+    x = tf.convert_to_tensor(args["inputs"])
+    axis = _check(x, args)
+    training = args["training"]
+    if training is None:
+        training = current_tower().training
+    training = scopes.constant_bool(training)
+    with scopes.layer(args["name"], "batch_normalization", args["reuse"]):
+        state = _State(x, axis, args)
+        dtype = state.dtype
+        values = x if x.dtype == dtype else tf.cast(x, dtype)
+        if training is False:
+            y = _normalize(values, state.moving_mean, state.moving_variance, state, args["epsilon"], axis)
+            return y if x.dtype == dtype else tf.cast(y, x.dtype)
+        y = _train(values, training, state, args, axis)
+        return y if x.dtype == dtype else tf.cast(y, x.dtype)
+
+
+def _train(x, training, state, args, axis):
+    """Normalises with batch statistics, or with the moving ones where the tensor `training` is false."""
+    sync = args["statistics"] is not None
+    if not sync and training is True and _fused_training(x, axis, args):
+        return _fused(x, state, args)
+    shifted, pivot = moments.shift(x, axis)
+    if sync:
+        batch = moments.all_moments(shifted, pivot, axis, args["statistics"])
+    else:
+        batch = moments.tower_moments(shifted, pivot, axis)
+    unbiased = sync or _like_fused(x, axis, args)
+    state.update(batch.mean, _unbiased(batch) if unbiased else batch.variance, batch.count, training, args["momentum"])
+    center, variance = batch.center, batch.variance
+    if training is not True:
+        center = tf.where(_each(training, center), center, state.moving_mean - pivot)
+        variance = tf.where(_each(training, variance), variance, tf.convert_to_tensor(state.moving_variance))
+    return _normalize(shifted, center, variance, state, args["epsilon"], axis)
+
+
+def _normalize(x, mean, variance, state, epsilon, axis):
+    scale = tf.rsqrt(variance + epsilon)
+    if state.gamma is not None:
+        scale *= state.gamma
+    return channel_ops.channel_affine(x, tf.convert_to_tensor(mean), scale, state.offset(), axis)
+
+
+def _fused(x, state, args):
+    """TensorFlow's one-pass training kernel, with its gradient; it returns the unbiased variance."""
+    gamma = tf.ones([x.shape.as_list()[3]]) if state.gamma is None else state.gamma
+    out = tf.raw_ops.FusedBatchNormV3(
+        x=x, scale=gamma, offset=state.offset(), mean=tf.zeros([0]), variance=tf.zeros([0]), epsilon=args["epsilon"],
+        is_training=True)
+    count = tf.cast(tf.size(x, out_type=tf.int64) // x.shape.as_list()[3], tf.float32)
+    state.update(out.batch_mean, out.batch_variance, count, True, args["momentum"])
+    return out.y
+
+
+def _unbiased(batch):
+    return batch.variance * (batch.count / tf.maximum(batch.count - 1, 1))
+
+
+def _each(condition, vector):
+    return tf.logical_and(condition, tf.ones_like(vector, dtype=tf.bool))
+
+
+class _State(object):
+    """A layer's variables: beta, gamma, moving mean and variance, in float32 for half-precision inputs."""
+
+    def __init__(self, x, axis, args):
+        self.dtype = tf.float32 if x.dtype in (tf.float16, tf.bfloat16) else x.dtype
+        self._channels = channels = x.shape.as_list()[axis]
+        trainable = args["trainable"]
+
+        def variable(name, **kwargs):
+            return tf.get_variable(name, [channels], self.dtype, initializer=args[name + "_initializer"], **kwargs)
+
+        self.gamma = self.beta = None
+        if args["scale"]:
+            self.gamma = variable("gamma", regularizer=args["gamma_regularizer"], constraint=args["gamma_constraint"],
+                                  trainable=trainable)
+        if args["center"]:
+            self.beta = variable("beta", regularizer=args["beta_regularizer"], constraint=args["beta_constraint"],
+                                 trainable=trainable)
+        # Statistics are aggregated by the layer itself and get no regulariser from an enclosing scope.
+        self.moving_mean = variable("moving_mean", trainable=False, regularizer=scopes.no_regularizer)
+        self.moving_variance = variable("moving_variance", trainable=False, regularizer=scopes.no_regularizer)
+        self._num_updates = None
+        if args["momentum"] is None:
+            self._num_updates = tf.get_variable("num_updates", [], tf.int64, initializer=tf.zeros_initializer(),
+                                                trainable=False, regularizer=scopes.no_regularizer)
+
+    def offset(self):
+        """Beta, or zeros."""
+        return tf.zeros([self._channels], self.dtype) if self.beta is None else tf.convert_to_tensor(self.beta)
+
+    def update(self, mean, variance, count, training, momentum):
+        """Puts the update ops of this step into UPDATE_OPS, in tower 0 only."""
+        if not current_tower().is_main:
+            return
+        with tf.name_scope("update"):
+            finite = tf.reduce_all(tf.is_finite(mean)) & tf.reduce_all(tf.is_finite(variance)) & (count > 0)
+            due = finite if training is True else finite & training
+            if momentum is None:
+                rate = 1 / (tf.cast(self._num_updates, self.dtype) + 1)
+            else:
+                rate = tf.cast(1 - momentum, self.dtype) if tf.is_tensor(momentum) else tf.constant(
+                    1 - momentum, self.dtype)
+            updates = []
+            for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
+                step = (moving - tf.stop_gradient(batch)) * rate
+                updates.append(tf.assign_sub(moving, tf.where(_each(due, step), step, tf.zeros_like(step))))
+            if momentum is None:
+                with tf.control_dependencies([update.op for update in updates]):
+                    updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)))
+        for update in updates:
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update.op)
+
+
+def _check(x, args):
+    """Checks the arguments; returns the channel axis, not negative."""
+    axis = args["axis"]
+    if isinstance(axis, (list, tuple)) and len(axis) == 1:
+        axis = axis[0]
+    rank = x.shape.ndims
+    if not x.dtype.is_floating:
+        raise ValueError("inputs of batch normalisation are %s; wanted a float dtype" % x.dtype.name)
+    if rank is None or rank < 2:
+        raise ValueError("inputs of batch normalisation have shape %s; wanted a known rank of 2 or more" % x.shape)
+    if isinstance(axis, bool) or not isinstance(axis, numbers.Integral) or not -rank <= axis < rank or axis % rank == 0:
+        raise ValueError("axis is %r for inputs of shape %s; wanted one axis, not the batch's" % (args["axis"], x.shape))
+    if x.shape.as_list()[axis] is None:
+        raise ValueError("inputs of batch normalisation have shape %s; the channels (axis %d) must be known"
+                         % (x.shape, axis))
+    momentum = args["momentum"]
+    if isinstance(momentum, numbers.Real) and not 0 <= momentum <= 1:
+        raise ValueError("momentum is %r; wanted a number from 0 to 1, or None for a cumulative average" % momentum)
+    if isinstance(args["epsilon"], numbers.Real) and args["epsilon"] < 0:
+        raise ValueError("epsilon is %r; wanted a number that is not negative" % args["epsilon"])
+    for name, default in (("renorm", False), ("renorm_clipping", None), ("virtual_batch_size", None),
+                          ("adjustment", None)):
+        if args[name] is not default and args[name] != default:
+            raise ValueError("%s is %r; it is not supported: leave it at %r" % (name, args[name], default))
+    if args["statistics"] is None and args["fused"] and (rank != 4 or axis % rank not in (1, 3)):
+        raise ValueError("fused=True for inputs of shape %s and axis %d; wanted rank 4 and axis 1 or 3" % (x.shape, axis))
+    return axis % rank
+
+
+def _like_fused(x, axis, args):
+    """Whether `tf.layers` would use its fused op, whose moving variance is unbiased."""
+    original = tf.convert_to_tensor(args["inputs"]).dtype
+    return x.shape.ndims == 4 and axis in (1, 3) and args["fused"] is not False and original != tf.float64
+
+
+def _fused_training(x, axis, args):
+    return _like_fused(x, axis, args) and axis == 3 and x.dtype == tf.float32

@@ -1,0 +1,110 @@
+"""One synchronous training step over all towers.
+
+    towers' forward, one backward ──► tower gradients ┐
+    update ops of all towers ─────────► (gate) ───────┴─► average ─► gradient_transform ─► (all of them) ─► apply
+
+Two gates make the step the same on any number of towers. Averaging waits for every update op, so that no step ends with a
+moving average unwritten. No apply op runs before every averaged gradient is computed: resource variables read inside a
+loop, and variables that a gradient reads late, would otherwise be read after their update (measured: results that differ
+from run to run in the third digit).
+"""
+
+import tensorflow.compat.v1 as tf
+
+from towers import gradients
+from towers.building import Build
+
+
+class TrainStep(object):
+    """What `build_train_step` returns.
+
+    Attributes:
+      train_op: runs one step; increments `global_step`.
+      loss: the mean of the tower losses, a scalar.
+      tower_losses: each tower's loss, a list of scalars.
+      outputs: what the model function returned, a list.
+      grads_and_vars: averaged (gradient, variable) pairs before `gradient_transform`, of variables that have a gradient.
+      tower_gradients: for each tower, a list aligned with `grads_and_vars` of the gradients of the sum of losses with
+        respect to what this tower reads; None where a tower has none, or where the variable cannot be split by tower.
+      update_ops: the update ops of all towers, one a variable, on which averaging waits.
+      global_step: the step's variable.
+    """
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_device="/cpu:0", global_step=None,
+                     var_list=None, gradient_transform=None, cluster=None):
+    """Builds the towers with `training=True`, their gradients, the average and the update.
+
+    Args:
+      model_fn: returns a scalar loss, or a dict with the key `'loss'`; called as in `build`.
+      tower_inputs: one entry a tower (from `split_batch`).
+      optimizer: a `tf.train.Optimizer`.
+      devices: one device string a tower.
+      aggregation_device: where merges and averages are computed and variables live.
+      global_step: the variable to increment; `None` gets or creates the graph's.
+      var_list: the variables to train; `None` for all of TRAINABLE_VARIABLES.
+      gradient_transform: `gradient_transform(grads_and_vars)` returns the pairs to apply; for clipping, weight decay or
+        per-variable multipliers.
+      cluster: a `Cluster` of workers. Not available yet: must be None.
+
+    Returns:
+      A `TrainStep`.
+
+    Raises:
+      ValueError: the loss is no scalar, no variable has a gradient, or as `build` raises.
+    """
+    if not hasattr(optimizer, "apply_gradients"):
+        raise ValueError("optimizer is %r; wanted a tf.compat.v1.train.Optimizer" % (optimizer,))
+    if global_step is None and not tf.executing_eagerly():
+        global_step = tf.train.get_or_create_global_step()
+    build = Build(model_fn, tower_inputs, devices, aggregation_device, True, cluster, global_step)
+    losses = [_loss(result, i) for i, result in enumerate(build.results)]
+    variables = tf.trainable_variables() if var_list is None else list(var_list)
+    per_variable = [g for g in gradients.compute(losses, variables, build) if g.parts()]
+    if not per_variable:
+        raise ValueError("no variable has a gradient of the loss; wanted a loss that depends on at least one of: %s"
+                         % (", ".join(v.op.name for v in variables) or "(there are no trainable variables)"))
+    with tf.device(aggregation_device or ""):
+        with tf.name_scope("average"):
+            loss = tf.add_n(losses) / tf.cast(len(losses), losses[0].dtype)
+            with tf.control_dependencies([_after(build.update_ops, "update_ops")]):
+                averaged = [(gradients.average(g, len(losses)), g.variable) for g in per_variable]
+        applied = list(gradient_transform(averaged)) if gradient_transform is not None else averaged
+        if not applied:
+            raise ValueError("gradient_transform returned no (gradient, variable) pair; wanted at least one to apply")
+        waits_for = [part for gradient, _ in averaged + applied for part in _tensors(gradient)]
+        with tf.control_dependencies([_after(waits_for, "all_gradients")]):
+            train_op = optimizer.apply_gradients(applied, global_step=global_step)
+    return TrainStep(
+        train_op=train_op, loss=loss, tower_losses=losses, outputs=build.results, grads_and_vars=averaged,
+        tower_gradients=[[g.towers[i] for g in per_variable] for i in range(len(losses))],
+        update_ops=build.update_ops, global_step=global_step)
+
+
+def _loss(result, index):
+    if isinstance(result, dict):
+        if "loss" not in result:
+            raise ValueError("tower %d returned a dict with the keys %s; wanted the key 'loss' among them"
+                             % (index, sorted(map(str, result))))
+        result = result["loss"]
+    loss = tf.convert_to_tensor(result) if result is not None else None
+    if loss is None or not loss.dtype.is_floating or loss.shape.ndims not in (None, 0):
+        raise ValueError("the loss of tower %d is %s; wanted a scalar float tensor" % (
+            index, "None" if loss is None else "a %s tensor of shape %s" % (loss.dtype.name, loss.shape)))
+    return loss
+
+
+def _after(entries, name):
+    """One op that runs after all `entries`."""
+    return tf.group(*[getattr(entry, "op", entry) for entry in entries], name=name)
+
+
+def _tensors(gradient):
+    if gradient is None:
+        return []
+    if isinstance(gradient, tf.IndexedSlices):
+        return [gradient.values, gradient.indices]
+    return [tf.convert_to_tensor(gradient)]

@@ -1,0 +1,144 @@
+"""What differs between TensorFlow versions, and every private name towers rests on.
+
+One code base serves TensorFlow 1.15 to 2.21. The public `tensorflow.compat.v1` names are the same in all of them; what
+is not lives here, each entry with the versions it is for, so that a new TensorFlow is met by reading one file.
+"""
+
+import sys
+
+import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.ops import variable_scope
+
+# Stacks that `Graph.switch_to_thread_local` makes each thread's own, plus those that always were.
+# `_resource_creator_stack` came after 1.15.
+_THREAD_STACKS = (
+    "_device_function_stack",
+    "_colocation_stack",
+    "_control_dependencies_stack",
+    "_variable_creator_stack",
+    "_resource_creator_stack",
+)
+
+# Maps that belong to the whole graph although a `with` block changes them (1.15 to 2.21).
+_GRAPH_MAPS = ("_gradient_override_map", "_op_to_kernel_label_map", "_attr_scope_map")
+
+# Modules that keep slim's arg-scope stack, global to the process: tf_slim (any version) and tf.contrib (1.15 only).
+_ARG_SCOPE_MODULES = (
+    "tf_slim.ops.arg_scope",
+    "tensorflow.contrib.framework.python.ops.arg_scope",
+    "tensorflow_core.contrib.framework.python.ops.arg_scope",
+)
+
+
+def capture_thread_stacks(graph):
+    """Copies of the calling thread's device, colocation, control-dependency and creator stacks of `graph`."""
+    graph.switch_to_thread_local()
+    stacks = {}
+    for name in _THREAD_STACKS:
+        if hasattr(graph, name):
+            stack = getattr(graph, name)
+            stacks[name] = stack.copy() if hasattr(stack, "copy") else stack[:]
+    return stacks
+
+
+def restore_thread_stacks(graph, stacks):
+    """Puts copies of `stacks` (from `capture_thread_stacks`) in force in the calling thread."""
+    for name, stack in stacks.items():
+        setattr(graph, name, stack.copy() if hasattr(stack, "copy") else stack[:])
+
+
+def capture_graph_maps(graph):
+    """Copies of the graph-wide maps that gradient overrides, kernel labels and attribute scopes change."""
+    return {name: dict(getattr(graph, name)) for name in _GRAPH_MAPS}
+
+
+def restore_graph_maps(graph, maps):
+    """Puts the contents of `maps` (from `capture_graph_maps`) back, in place."""
+    for name, saved in maps.items():
+        current = getattr(graph, name)
+        current.clear()
+        current.update(saved)
+
+
+def name_scope(graph):
+    """The current name scope without a '/' at its end; '' at the top (where 1.15 says None)."""
+    return graph.get_name_scope() or ""
+
+
+def control_flow_context(graph):
+    """The v1 control-flow context (`tf.cond`, `tf.while_loop`) that is open in `graph`, or None."""
+    return graph._get_control_flow_context()
+
+
+def op_control_flow_context(op):
+    """The v1 control-flow context in which `op` was made, or None."""
+    return op._get_control_flow_context()
+
+
+def variable_scope_counts():
+    """How often each variable scope was opened by the calling thread in the current graph: a dict by name."""
+    return variable_scope.get_variable_scope_store().variable_scopes_count
+
+
+def set_variable_scope_counts(counts):
+    """Makes automatic names in the calling thread go on from `counts`."""
+    variable_scope.get_variable_scope_store().variable_scopes_count = dict(counts)
+
+
+def arg_scope_stacks():
+    """The process-wide arg-scope stacks of the slims that are imported: a list of lists, to be read or set in place."""
+    stacks = []
+    for name in _ARG_SCOPE_MODULES:
+        module = sys.modules.get(name)
+        stack = getattr(module, "_ARGSTACK", None)
+        if isinstance(stack, list) and not any(stack is other for other in stacks):
+            stacks.append(stack)
+    return stacks
+
+
+def is_resource_variable(variable):
+    """Whether `variable` is a resource variable (its reads are ops of their own) rather than a ref variable."""
+    return resource_variable_ops.is_resource_variable(variable)
+
+
+def op_determinism_enabled():
+    """Whether `tf.config.experimental.enable_op_determinism` is on (2.9 and later; never before)."""
+    try:
+        from tensorflow.python.framework import config
+        return config.is_op_determinism_enabled()
+    except (ImportError, AttributeError):
+        return False
+
+
+def set_op_seed(op, seed, seed2):
+    """Rewrites the two seeds of a random op that has not run yet."""
+    op._set_attr("seed", attr_value_pb2.AttrValue(i=seed))
+    op._set_attr("seed2", attr_value_pb2.AttrValue(i=seed2))
+
+
+def op_id(op):
+    """A number that grows with the order in which the ops of a graph were made."""
+    return op._id
+
+
+def first_op_id(graph):
+    """The `op_id` of a graph's first op: 1 in Python graphs (up to 2.15), 2 in the C++ ones after that."""
+    operations = graph.get_operations()
+    return op_id(operations[0]) if operations else 1
+
+
+def gradient_registered(op_type):
+    """Whether a gradient function is registered under the name `op_type`."""
+    try:
+        ops._gradient_registry.lookup(op_type)
+        return True
+    except LookupError:
+        return False
+
+
+def visible_gpus():
+    """The GPUs TensorFlow may use, without claiming their memory: a list."""
+    return tf.config.experimental.get_visible_devices("GPU")
