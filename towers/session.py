@@ -1,0 +1,192 @@
+"""The session loop: runs the train step until the last step, a signal or a loss that is not finite.
+
+A `tf.train.MonitoredTrainingSession` with its parts in an order that keeps checkpoints sound: the loss is checked first,
+then come the caller's hooks, then summaries, and what is saved last has passed them all. A run resumes from the latest
+checkpoint in its folder, whatever the number of towers.
+"""
+
+import collections
+import json
+import math
+import os
+import signal
+import threading
+import time
+
+import tensorflow.compat.v1 as tf
+from absl import logging
+
+TrainingEnd = collections.namedtuple("TrainingEnd", "step signal")
+TrainingEnd.__doc__ = """How a run ended: after which step, and the name of the signal that stopped it or None."""
+
+
+class NonFiniteLossError(ValueError):
+    """A loss is NaN or infinite; the message names its tensor and the step."""
+
+
+def run_training(train_step, model_dir, max_steps, config=None, save_every=1000, keep=3, hooks=(), summary_every=100,
+                 summaries=None, batch_size=None):
+    """Runs `train_step` from the latest checkpoint in `model_dir`, or the initial values, to `max_steps`.
+
+    Saves every `save_every` steps and at the end. SIGTERM and SIGINT end the run after the running step, with a
+    checkpoint; a second SIGINT interrupts at once. On any error the last checkpoint stays as it was.
+
+    Args:
+      train_step: a `TrainStep`.
+      model_dir: folder for checkpoints and TensorBoard events; made where missing.
+      max_steps: the global step to stop at; a run that has reached it takes no step.
+      config: a `tf.ConfigProto` (from `session_config`).
+      save_every: steps between checkpoints.
+      keep: how many of the latest checkpoints to keep.
+      hooks: `tf.train.SessionRunHook`s, called after the loss was checked and before anything is saved.
+      summary_every: steps between summaries: the loss, what the model of tower 0 added, `summaries`, and images/s.
+      summaries: a further summary tensor, or None.
+      batch_size: images a step over all towers, for the summary of images/s; None for steps/s.
+
+    Returns:
+      A `TrainingEnd`.
+
+    Raises:
+      NonFiniteLossError: a tower's loss is NaN or infinite.
+    """
+    saver = tf.train.Saver(max_to_keep=keep, save_relative_paths=True)
+    scaffold = tf.train.Scaffold(saver=saver)
+    merged = [tf.summary.scalar("loss", train_step.loss)] + tf.get_collection(tf.GraphKeys.SUMMARIES)
+    summary_op = tf.summary.merge(list(set(merged)) + ([] if summaries is None else [summaries]))
+    stop = StopOnSignal()
+    all_hooks = [FiniteLossHook(train_step)]
+    all_hooks += list(hooks)
+    all_hooks += [
+        tf.train.SummarySaverHook(save_steps=summary_every, output_dir=model_dir, summary_op=summary_op),
+        RateHook(model_dir, summary_every, batch_size),
+        tf.train.CheckpointSaverHook(model_dir, save_steps=save_every, scaffold=scaffold),
+        tf.train.StopAtStepHook(last_step=max_steps),
+        stop,
+    ]
+    with stop, tf.train.MonitoredTrainingSession(
+            checkpoint_dir=model_dir, scaffold=scaffold, hooks=all_hooks, config=config, save_checkpoint_secs=None,
+            save_checkpoint_steps=None, save_summaries_steps=None, save_summaries_secs=None,
+            log_step_count_steps=None) as session:
+        step = session.run_step_fn(lambda context: context.session.run(train_step.global_step))
+        while step < max_steps and stop.signal is None and not session.should_stop():
+            _, step = session.run([train_step.train_op, _after(train_step)])
+    return TrainingEnd(int(step), stop.signal)
+
+
+def _after(train_step):
+    """The global step, read after the train op."""
+    with tf.control_dependencies([train_step.train_op]):
+        return tf.identity(train_step.global_step.read_value())
+
+
+class FiniteLossHook(tf.train.SessionRunHook):
+    """Raises `NonFiniteLossError`, naming the tensor, when a tower's loss is NaN or infinite."""
+
+    def __init__(self, train_step):
+        self._losses = train_step.tower_losses
+        self._global_step = train_step.global_step
+
+    def before_run(self, run_context):
+        return tf.train.SessionRunArgs(self._losses)
+
+    def after_run(self, run_context, run_values):
+        for index, (tensor, value) in enumerate(zip(self._losses, run_values.results)):
+            if not math.isfinite(value):
+                raise NonFiniteLossError(
+                    "the loss of tower %d is %s at step %d (tensor %s); the last checkpoint is from before: lower the "
+                    "learning rate or check the data" % (index, value, self._step(run_context), tensor.name))
+
+    def _step(self, run_context):
+        return int(run_context.session.run(self._global_step))
+
+
+class RateHook(tf.train.SessionRunHook):
+    """Writes images/s (or steps/s) to TensorBoard, every so many steps."""
+
+    def __init__(self, model_dir, every_steps, batch_size=None):
+        self._model_dir, self._every, self._batch_size = model_dir, every_steps, batch_size
+        self._tag = "steps_per_second" if batch_size is None else "images_per_second"
+
+    def begin(self):
+        self._writer = tf.summary.FileWriterCache.get(self._model_dir)
+        self._global_step = tf.train.get_global_step()
+
+    def after_create_session(self, session, coord):
+        self._step, self._steps, self._began = session.run(self._global_step), 0, time.time()
+
+    def after_run(self, run_context, run_values):
+        self._step += 1
+        self._steps += 1
+        if self._steps == 1:  # in which TensorFlow sets up its graph
+            self._began = time.time()
+        elif self._step % self._every == 0:
+            rate = (self._steps - 1) * (self._batch_size or 1) / max(time.time() - self._began, 1e-9)
+            self._writer.add_summary(
+                tf.Summary(value=[tf.Summary.Value(tag=self._tag, simple_value=rate)]), self._step)
+            self._steps, self._began = 1, time.time()
+
+
+class StopOnSignal(tf.train.SessionRunHook):
+    """Ends the run after the running step when SIGTERM or SIGINT arrives.
+
+    A context manager too: the handlers are in force inside it, in the main thread. `signal` is the name of what arrived.
+    """
+
+    SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self):
+        self.signal = None
+        self._previous = {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in self.SIGNALS}
+        return self
+
+    def __exit__(self, *unused):
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def after_run(self, run_context, run_values):
+        if self.signal is not None:
+            run_context.request_stop()
+
+    def _handle(self, number, frame):
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number).name
+        logging.info("%s: stopping after this step.", self.signal)
+
+
+class BestCheckpoint(object):
+    """Keeps the checkpoint with the best score in `model_dir/best`, over resumed runs too.
+
+    Make it before the session (it adds ops), then call it as `best(session, step, score)`.
+    """
+
+    def __init__(self, model_dir):
+        self._folder = os.path.join(model_dir, "best")
+        self._record = os.path.join(self._folder, "best.json")
+        self._saver = tf.train.Saver(max_to_keep=1, save_relative_paths=True)
+
+    def __call__(self, session, step, score):
+        """Saves the session's variables if `score` beats the best so far; returns whether it did."""
+        best = self.best()
+        if not score > (best["score"] if best else -math.inf):  # NaN never does
+            return False
+        tf.gfile.MakeDirs(self._folder)
+        if best:
+            self._saver.recover_last_checkpoints(tf.train.get_checkpoint_state(
+                self._folder).all_model_checkpoint_paths if tf.train.get_checkpoint_state(self._folder) else [])
+        self._saver.save(session, os.path.join(self._folder, "model.ckpt"), global_step=step, write_meta_graph=False)
+        with open(self._record + ".partial", "w") as file:
+            json.dump({"step": int(step), "score": float(score)}, file)
+        os.replace(self._record + ".partial", self._record)
+        return True
+
+    def best(self):
+        """The record of the best checkpoint, a dict of `step` and `score`, or None."""
+        if not os.path.exists(self._record):
+            return None
+        with open(self._record) as file:
+            return json.load(file)
