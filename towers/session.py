@@ -51,8 +51,10 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
     """
     saver = tf.train.Saver(max_to_keep=keep, save_relative_paths=True)
     scaffold = tf.train.Scaffold(saver=saver)
-    merged = [tf.summary.scalar("loss", train_step.loss)] + tf.get_collection(tf.GraphKeys.SUMMARIES)
-    summary_op = tf.summary.merge(list(set(merged)) + ([] if summaries is None else [summaries]))
+    tf.summary.scalar("loss", train_step.loss)
+    in_graph = {summary.name: summary for summary in tf.get_collection(tf.GraphKeys.SUMMARIES)}
+    summary_op = tf.summary.merge(list(in_graph.values()) + ([] if summaries is None else [summaries]))
+    step_after = _after(train_step)
     stop = StopOnSignal()
     all_hooks = [FiniteLossHook(train_step)]
     all_hooks += list(hooks)
@@ -67,9 +69,9 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
             checkpoint_dir=model_dir, scaffold=scaffold, hooks=all_hooks, config=config, save_checkpoint_secs=None,
             save_checkpoint_steps=None, save_summaries_steps=None, save_summaries_secs=None,
             log_step_count_steps=None) as session:
-        step = session.run_step_fn(lambda context: context.session.run(train_step.global_step))
+        step = session.run_step_fn(lambda step_context: step_context.session.run(train_step.global_step))
         while step < max_steps and stop.signal is None and not session.should_stop():
-            _, step = session.run([train_step.train_op, _after(train_step)])
+            _, step = session.run([train_step.train_op, step_after])
     return TrainingEnd(int(step), stop.signal)
 
 
