@@ -84,6 +84,7 @@ class Build(object):
         before = context.SharedState(self.graph)
         prefix = _unused_scope(caller.name_scope)
         self.scope = prefix
+        self._regularization_before = list(self.graph.get_collection_ref(tf.GraphKeys.REGULARIZATION_LOSSES))
         self._towers = []
         for index, device in enumerate(self.devices):
             tower = Tower(index, len(self.devices), device, training, build=self)
@@ -160,6 +161,8 @@ class Build(object):
             for thread in self._towers:
                 thread.abort()
             before.install()
+        after[tf.GraphKeys.REGULARIZATION_LOSSES] = (
+            self._regularization_before + self._towers[0].regularization.after_build())
         for key, entries in after.items():
             self.graph.get_collection_ref(key)[:] = entries
 
@@ -168,8 +171,9 @@ class Build(object):
         thread.state.install()
         self._window_start = self.graph.version
         try:
-            thread.wake.release()
-            self._control.acquire()
+            with thread.regularization.in_force(self._regularization_before, self._towers[0].regularization):
+                thread.wake.release()
+                self._control.acquire()
         finally:
             self._close_window(thread.tower.index)
             thread.state = context.SharedState(self.graph)
@@ -218,7 +222,9 @@ class _TowerThread(object):
         self.result = self.error = self.request = None
         self.wake = threading.Semaphore(0)
         self._build, self._caller, self._model_fn, self._inputs = build_, caller, model_fn, inputs
-        self._scope = "%stower_%d/" % (prefix, tower.index)
+        scopes = ["%stower_%d/" % (prefix, index) for index in range(tower.num_towers)]
+        self._scope = scopes[tower.index]
+        self.regularization = context.RegularizationLosses(build_.graph, scopes, tower.index)
         self._placing_variables = False
         self._done = False
         self._thread = threading.Thread(target=caller.new_context_variables().run, args=(self._body,),

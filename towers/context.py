@@ -5,8 +5,12 @@ TensorFlow keeps the context of graph building in three places, and each wants i
 - per thread (name scope, variable scope, device, colocation, control dependencies, variable creators, default graph and
   session, context variables): captured in the caller's thread, entered once in each tower's thread;
 - per graph, though a `with` block changes it (gradient overrides, kernel labels, attribute scopes, and the collections
-  LOSSES, UPDATE_OPS and SUMMARIES, which towers must not see of each other) and
+  LOSSES, UPDATE_OPS and SUMMARIES, which towers must not see of each other; REGULARIZATION_LOSSES, see below) and
 - per process (slim's arg-scope stack): saved and put back whenever the running tower changes.
+
+REGULARIZATION_LOSSES belong to the shared variables: those made with the variables in tower 0 count in every tower. What a
+model adds by itself in every tower (`tf.add_to_collection` with a weight's norm, an activity regulariser) stands in each
+tower once, in place of tower 0's.
 
 Other process-wide state (the Keras learning phase, mixed-precision policies) is not swapped.
 """
@@ -91,3 +95,57 @@ class SharedState(object):
         for stack in versions.arg_scope_stacks():
             if not any(stack is other for other in known):  # slim was imported by a model function
                 del stack[1:]
+
+
+class RegularizationLosses(object):
+    """REGULARIZATION_LOSSES as one tower sees them, kept over its pauses."""
+
+    def __init__(self, graph, scopes, tower):
+        """`scopes` are the towers' name scopes, ending in '/'; `tower` says whose view this is."""
+        self._graph, self._scopes, self._tower = graph, scopes, tower
+        self._own = []
+
+    @contextlib.contextmanager
+    def in_force(self, before, first):
+        """While the tower runs: the entries of `before` the build, those that tower 0 (`first`) added, and its own."""
+        key = tf.GraphKeys.REGULARIZATION_LOSSES
+        if self._tower == 0:
+            shared = []
+        else:
+            added = set(self._name(entry) for entry in self._own) - {None}
+            shared = [entry for entry in first._own if self._name(entry) not in added]
+        entries = _Replacing(before + shared + self._own, self._name)
+        length = len(entries) - len(self._own)
+        replaced = versions.replace_collection(self._graph, key, entries)
+        try:
+            yield
+        finally:
+            self._own = entries[length - entries.removed:]
+            versions.replace_collection(self._graph, key, replaced)
+
+    def after_build(self):
+        """What the build adds to the collection: tower 0's entries."""
+        return list(self._own)
+
+    def _name(self, entry):
+        """An entry's name within its tower, or None for what was made outside of the towers' scopes."""
+        name = getattr(entry, "name", None) or ""
+        for scope in self._scopes:
+            if name.startswith(scope):
+                return name[len(scope):]
+        return None
+
+
+class _Replacing(list):
+    """A list in which an appended entry takes the place of the one of its name from another tower."""
+
+    def __init__(self, entries, name):
+        super(_Replacing, self).__init__(entries)
+        self._name, self.removed = name, 0
+
+    def append(self, entry):
+        name = self._name(entry)
+        kept = [other for other in self if name is None or self._name(other) != name]
+        self.removed += len(self) - len(kept)
+        self[:] = kept
+        super(_Replacing, self).append(entry)

@@ -63,6 +63,13 @@ def restore_graph_maps(graph, maps):
         current.update(saved)
 
 
+def replace_collection(graph, name, entries):
+    """Puts the list object `entries` in the place of a collection's; returns the object that was there."""
+    before = graph.get_collection_ref(name)
+    graph._collections[name] = entries
+    return before
+
+
 def name_scope(graph):
     """The current name scope without a '/' at its end; '' at the top (where 1.15 says None)."""
     return graph.get_name_scope() or ""
