@@ -10,6 +10,8 @@ its traceback.
 """
 
 import contextlib
+import logging
+import os
 import re
 import sys
 
@@ -21,6 +23,27 @@ flags.DEFINE_bool("traceback", False, "Show the whole traceback of an error inst
 
 class UsageError(ValueError):
     """The command line or the configuration is wrong: exit code 2."""
+
+
+def quiet_tensorflow():
+    """Imports TensorFlow without the lines it prints as it starts, which no log level silences.
+
+    Errors are unaffected: they are exceptions.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            import tensorflow
+
+            tensorflow.config.list_physical_devices("GPU")  # complains once where there is no driver
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+    # It also warns of every TensorFlow 1 name, and MonitoredTrainingSession tells of every file it writes.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 def run(main, positional=False):
@@ -46,12 +69,12 @@ def run(main, positional=False):
 
 
 def one_line(error):
-    """The message of an error without line breaks and without the graph nodes that TensorFlow appends."""
+    """The message of an error in one line; of TensorFlow's report of a failed graph, what failed first."""
     text = getattr(error, "message", None) or str(error) or type(error).__name__
-    text = re.split(r"\n\s*\[\[|\[Op:|\n\s*(?:Errors may have|Original stack trace|Detected at node|"
-                    r"\d+ successful operations)", text)[0]
-    text = re.sub(r"\s*\[\[\{\{node .*", "", text)
-    return " ".join(text.split())
+    root = re.search(r"\(0\) [A-Z_]+: (.*)", text)
+    lines = [root.group(1)] if root else text.splitlines()
+    told = [line for line in lines if not re.match(r"\s*(Graph execution error|Detected at node|File \"|Node:)", line)]
+    return " ".join(re.split(r"\[\[|Errors may have|Original stack trace", " ".join(told))[0].split())
 
 
 @contextlib.contextmanager

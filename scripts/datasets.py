@@ -1,6 +1,9 @@
 """The examples a configuration names: photographs in the Cityscapes layout, or scenes drawn on first use."""
 
 import os
+import sys
+
+import tqdm
 
 from inputs import cityscapes, synthetic
 from scripts.commandline import UsageError
@@ -24,7 +27,13 @@ def _root(config, data_dir):
     if config.dataset == "synthetic":
         root = data_dir or SYNTHETIC_DIR
         values = config.synthetic
-        synthetic.ensure(root, values.num_train, values.num_val, values.height, values.width, values.seed)
+        bar = tqdm.tqdm(total=values.num_train + values.num_val, unit="scene", desc="drawing street scenes",
+                        delay=1, disable=not sys.stderr.isatty())
+        with bar:
+            drawn = synthetic.ensure(root, values.num_train, values.num_val, values.height, values.width,
+                                     values.seed, progress=lambda done, of: bar.update(1))
+        if drawn:
+            print("drew {} street scenes into {}".format(values.num_train + values.num_val, root), flush=True)
         return root
     if not data_dir:
         raise UsageError("--data_dir is missing: name the folder that holds leftImg8bit and gtFine")

@@ -12,14 +12,16 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from scripts import commandline
+
+commandline.quiet_tensorflow()
 
 import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags
 
 from inputs import decoding, labels
-from scripts import commandline, inference_flags, network, pictures
+from scripts import inference_flags, network, pictures
 from scripts.commandline import UsageError
 
 FLAGS = flags.FLAGS

@@ -17,7 +17,8 @@ def describe(config, devices, train_step, part_sizes, train_examples, eval_examp
     trainable = tf.trainable_variables()
     sync = len(means) if config.model.norm == "sync" else 0
     lines = [
-        ("towers", "{}: {}".format(len(devices), " ".join(devices))),
+        ("towers", "{}: {}{}".format(len(devices), " ".join(devices),
+                                     " (logical CPU devices)" if "cpu" in devices[0].lower() else "")),
         ("batch", "{} in total, {} a tower".format(config.batch_size, _sizes(part_sizes))),
         ("network", "PSPNet on {}, {} classes, crop {}x{}".format(
             config.model.backbone, config.num_classes, *config.input.crop_size)),

@@ -12,14 +12,16 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from scripts import commandline
+
+commandline.quiet_tensorflow()
 
 import tensorflow.compat.v1 as tf
 from absl import flags
 
 import towers
 from inputs import labels, pipeline
-from scripts import checkpoints, commandline, configuration, datasets, evaluation, network, report
+from scripts import checkpoints, configuration, datasets, evaluation, network, report
 from scripts.commandline import UsageError
 from scripts.history import History
 from scripts.progress import Progress
@@ -29,14 +31,14 @@ from towers.session import BestCheckpoint, run_training
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
 FLAGS = flags.FLAGS
 flags.DEFINE_integer(
-    "num_gpus", 1, "Number of towers: one a GPU, or logical CPU devices where there is no GPU.", lower_bound=1)
+    "num_gpus", 1, "Number of towers: one a GPU; logical CPU devices where there is none.", lower_bound=1)
 flags.DEFINE_enum(
     "device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is visible.")
 flags.DEFINE_string(
     "data_dir", None, "Folder in the Cityscapes layout; unset: drawn scenes, kept in data/synthetic.")
 flags.DEFINE_string("model_dir", None, "Where the run is kept; unset: runs/NAME_OF_THE_CONFIGURATION.")
 flags.DEFINE_integer(
-    "max_steps", None, "Stop at this step; the schedule stays that of config.max_steps, unless this is greater.",
+    "max_steps", None, "Stop at this step; the schedule stays that of config.max_steps if that is greater.",
     lower_bound=1)
 flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would, but take no step.")
 flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
@@ -78,15 +80,19 @@ def main():
     configuration.save(config, model_dir)
     history = History(model_dir, start_step)
     if start_step < stop_step:
+        add_summaries(config, parts[0], train_step, learning_rate)
         shown = Progress(
             train_step, learning_rate, config.batch_size, stop_step, config.log.every_steps, history)
         best = BestCheckpoint(model_dir)
         scored = EvaluationHook(evaluator, shown, history, model_dir, config, stop_step, best)
-        run_training(
+        ended = run_training(
             train_step, model_dir, stop_step, config=towers.session_config(devices),
             save_every=config.checkpoint.every_steps, keep=config.checkpoint.keep, hooks=[shown, scored],
-            summary_every=config.log.summary_every_steps,
-            summaries=summaries(config, parts[0], train_step, learning_rate))
+            summary_every=config.log.summary_every_steps, batch_size=config.batch_size)
+        if ended.signal:
+            print("stopped by {} at step {}: saved; the same command goes on from there".format(
+                ended.signal, ended.step))
+            return
     else:
         print("{} is at step {} already: nothing to train".format(model_dir, start_step))
         evaluator.network.load_checkpoint(checkpoint)
@@ -133,7 +139,7 @@ def decayed_learning_rate(config):
             optimizer.end_learning_rate, optimizer.power)
 
 
-def summaries(config, part, train_step, learning_rate):
+def add_summaries(config, part, train_step, learning_rate):
     """For TensorBoard: the learning rate, and tower 0's images with truth and prediction."""
     with tf.device("/cpu:0"):
         palette = tf.constant(labels.colorize(range(256)))
@@ -141,9 +147,8 @@ def summaries(config, part, train_step, learning_rate):
         image = tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8)
         truth = tf.gather(palette, part["label"])
         prediction = tf.gather(palette, train_step.outputs[0]["prediction"])
-        return tf.summary.merge([
-            tf.summary.scalar("learning_rate", learning_rate),
-            tf.summary.image("image_truth_prediction", tf.concat([image, truth, prediction], axis=2), 4)])
+        tf.summary.scalar("learning_rate", learning_rate)
+        tf.summary.image("image_truth_prediction", tf.concat([image, truth, prediction], axis=2), 4)
 
 
 if __name__ == "__main__":
