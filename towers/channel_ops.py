@@ -26,20 +26,19 @@ def channel_sums(x, axis):
     """Sums and sums of squares per channel.
 
     Args:
-      x: a float tensor of rank 2 or more.
+      x: a float tensor of rank 2 or more, with a known number of channels.
       axis: the channel axis, not negative.
 
     Returns:
       Two tensors `[C]` of the dtype of `x`: sum x and sum x^2.
     """
     if _fused(x, axis):
-        images = _as_images(x)
-        channels = tf.shape(images)[3] if images.shape.as_list()[3] is None else images.shape.as_list()[3]
-        one = tf.ones([channels])
+        images, channels = _as_images(x), x.shape.as_list()[axis]
         with tf.get_default_graph().gradient_override_map({"FusedBatchNormGradV3": "TowersChannelSums"}):
             sums = tf.raw_ops.FusedBatchNormGradV3(
-                y_backprop=images, x=images, scale=one, reserve_space_1=tf.zeros([channels]),
-                reserve_space_2=_HALF * one, reserve_space_3=tf.zeros([0]), epsilon=_HALF, is_training=False)
+                y_backprop=images, x=images, scale=tf.constant(1., shape=[channels]),
+                reserve_space_1=tf.constant(0., shape=[channels]), reserve_space_2=tf.constant(_HALF, shape=[channels]),
+                reserve_space_3=tf.constant([], tf.float32), epsilon=_HALF, is_training=False)
         return sums.offset_backprop, sums.scale_backprop
     axes = [i for i in range(x.shape.ndims) if i != axis]
     return tf.reduce_sum(x, axes), tf.reduce_sum(tf.square(x), axes)
@@ -60,10 +59,17 @@ def channel_affine(x, center, scale, offset, axis):
         images = _as_images(x)
         with tf.get_default_graph().gradient_override_map({"FusedBatchNormV3": "TowersChannelAffine"}):
             y = tf.raw_ops.FusedBatchNormV3(
-                x=images, scale=scale, offset=offset, mean=center, variance=tf.fill(tf.shape(scale), _HALF),
-                epsilon=_HALF, is_training=False).y
+                x=images, scale=scale, offset=offset, mean=center,
+                variance=tf.constant(_HALF, shape=[x.shape.as_list()[axis]]), epsilon=_HALF, is_training=False).y
         return _like(y, x)
-    return (x - _broadcast(center, x, axis)) * _broadcast(scale, x, axis) + _broadcast(offset, x, axis)
+    return (x - broadcast(center, x, axis)) * broadcast(scale, x, axis) + broadcast(offset, x, axis)
+
+
+def broadcast(vector, x, axis):
+    """A `[C]` vector in the shape that broadcasts against `x` along `axis`."""
+    if axis == x.shape.ndims - 1:
+        return vector
+    return tf.reshape(vector, [-1 if i == axis else 1 for i in range(x.shape.ndims)])
 
 
 def _sums_gradient(op, _, dq, ds, *unused):
@@ -76,16 +82,26 @@ def _sums_gradient(op, _, dq, ds, *unused):
 def _affine_gradient(op, dy, *unused):
     """Gradient of `FusedBatchNormV3` as used in `channel_affine`."""
     x, scale, _, center, variance = op.inputs[:5]
-    grads = tf.raw_ops.FusedBatchNormGradV3(
-        y_backprop=dy, x=x, scale=scale, reserve_space_1=center, reserve_space_2=variance,
-        reserve_space_3=tf.zeros([0]), epsilon=_HALF, is_training=False)
+    with tf.get_default_graph().gradient_override_map({"FusedBatchNormGradV3": "TowersChannelAffineGrad"}):
+        grads = tf.raw_ops.FusedBatchNormGradV3(
+            y_backprop=dy, x=x, scale=scale, reserve_space_1=center, reserve_space_2=variance,
+            reserve_space_3=tf.constant([], tf.float32), epsilon=_HALF, is_training=False)
     dscale, doffset = grads.scale_backprop, grads.offset_backprop
     return [grads.x_backprop, dscale, doffset, -scale * doffset, None]
+
+
+def _affine_second_gradient(op, gx, gscale, goffset, *unused):
+    """Gradient of `FusedBatchNormGradV3` as used in `_affine_gradient`; TensorFlow's own leaves out the center's part."""
+    dy, x, scale, center = op.inputs[:4]
+    ddy = gx * scale + gscale * (x - center) + goffset
+    sum_dy, sum_gx_dy = tf.reduce_sum(dy, [0, 1, 2]), tf.reduce_sum(gx * dy, [0, 1, 2])
+    return [ddy, gscale * dy, sum_gx_dy, -gscale * sum_dy] + [None] * (len(op.inputs) - 4)
 
 
 if not versions.gradient_registered("TowersChannelSums"):  # a reloaded module must not register twice
     tf.RegisterGradient("TowersChannelSums")(_sums_gradient)
     tf.RegisterGradient("TowersChannelAffine")(_affine_gradient)
+    tf.RegisterGradient("TowersChannelAffineGrad")(_affine_second_gradient)
 
 
 def _fused(x, axis):
@@ -96,8 +112,7 @@ def _as_images(x):
     """`x` as `[N, H, W, C]`; only a rank other than 4 makes an op."""
     if x.shape.ndims == 4:
         return x
-    known = x.shape.as_list()[-1]
-    return tf.reshape(x, tf.stack([-1, 1, 1, tf.shape(x)[-1] if known is None else known]))
+    return tf.reshape(x, [-1, 1, 1, x.shape.as_list()[-1]])
 
 
 def _like(images, x):
@@ -106,10 +121,3 @@ def _like(images, x):
     y = tf.reshape(images, tf.shape(x))
     y.set_shape(x.shape)
     return y
-
-
-def _broadcast(vector, x, axis):
-    """A `[C]` vector in the shape that broadcasts against `x`."""
-    if axis == x.shape.ndims - 1:
-        return vector
-    return tf.reshape(vector, [-1 if i == axis else 1 for i in range(x.shape.ndims)])
