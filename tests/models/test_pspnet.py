@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 import towers
 from models import pspnet, resnet
 from tests.models.numpy_network import NumpyNetwork
-from tests.models.test_resnet import random_weights
+from tests.models.test_resnet import load, random_weights
 
 CLASSES = 5
 
@@ -25,7 +25,7 @@ def config(**changes):
 def build(images, training=False, num_towers=1, **changes):
     """Outputs of each tower."""
     return towers.build(lambda x: pspnet.pspnet(x, config(**changes), CLASSES),
-                        [(part,) for part in tf.split(images, num_towers)], ["/cpu:0"] * num_towers,
+                        towers.split_batch((images,), num_towers), ["/cpu:0"] * num_towers,
                         training=training)
 
 
@@ -111,17 +111,16 @@ def test_sizes_may_be_unknown_until_the_graph_runs_and_are_checked_then():
 
 @pytest.mark.parametrize("training", [False, True])
 def test_synchronised_towers_equal_one_device_and_plain_ones_do_not(training):
-    images = photographs((33, 41), count=4)
+    images = photographs((33, 41), count=3)  # two on the first tower, one on the second
     results = {}
-    for norm, num_towers in (("plain", 1), ("sync", 1), ("sync", 2), ("sync", 4), ("plain", 4)):
+    for norm, num_towers in (("plain", 1), ("sync", 2), ("plain", 2)):
         tf.reset_default_graph()
         outputs = build(tf.constant(images), training, num_towers, norm=norm)
         with tf.Session() as session:
             random_weights(session)
             results[norm, num_towers] = np.concatenate(session.run([o["logits"] for o in outputs]))
-    for num_towers in (1, 2, 4):
-        np.testing.assert_allclose(results["sync", num_towers], results["plain", 1], rtol=0, atol=1e-8)
-    apart = abs(results["plain", 4] - results["plain", 1]).max()
+    np.testing.assert_allclose(results["sync", 2], results["plain", 1], rtol=0, atol=1e-8)
+    apart = abs(results["plain", 2] - results["plain", 1]).max()
     assert apart > .1 if training else apart < 1e-8
 
 
@@ -133,13 +132,9 @@ def test_dropout_drops_whole_channels_of_an_example_in_training_only():
         tf.set_random_seed(7)
         logits = build(tf.constant(images), training, head_channels=CLASSES, dropout=dropout)[0]["logits"]
         with tf.Session() as session:
-            session.run(tf.global_variables_initializer())
             random_weights(session)
-            for variable in tf.global_variables():  # the classifier hands its input through
-                if variable.op.name == "pspnet/head/logits/kernel":
-                    variable.load(np.eye(CLASSES)[None, None], session)
-                elif variable.op.name == "pspnet/head/logits/bias":
-                    variable.load(np.zeros(CLASSES), session)
+            load(session, {"pspnet/head/logits/kernel": np.eye(CLASSES)[None, None],  # hands its input through
+                           "pspnet/head/logits/bias": np.zeros(CLASSES)})
             outcomes[training, dropout] = session.run(logits)
     np.testing.assert_allclose(outcomes[False, .5], outcomes[False, 0.], rtol=0, atol=1e-12)
     whole, dropped = outcomes[True, 0.], outcomes[True, .5]

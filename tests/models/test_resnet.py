@@ -19,6 +19,13 @@ def build(images, kind):
     return resnet.resnet(images, (1, 2, 1, 2), plain_norm, kind, width=3)
 
 
+def load(session, values):
+    """Sets variables (op name to array) in one run: `Variable.load` is a run each, and each plans the whole graph."""
+    variables = [v for v in tf.global_variables() if v.op.name in values]
+    session.run([v.initializer for v in variables],
+                {v.initializer.inputs[1]: values[v.op.name] for v in variables})
+
+
 def random_weights(session, seed=0):
     """Gives every variable, moving statistics included, a value of a size that keeps activations near 1."""
     rng, weights = np.random.RandomState(seed), {}
@@ -30,8 +37,8 @@ def random_weights(session, seed=0):
             value = rng.uniform(.5, 1.5, shape)
         else:
             value = rng.randn(*shape) * .3
-        variable.load(value, session)
         weights[name] = value
+    load(session, weights)
     return weights
 
 
