@@ -82,9 +82,9 @@ def _batch_norm(args):
         dtype = state.dtype
         values = x if x.dtype == dtype else tf.cast(x, dtype)
         if training is False:
-            y = _normalize(values, state.moving_mean, state.moving_variance, state, args["epsilon"], axis)
-            return y if x.dtype == dtype else tf.cast(y, x.dtype)
-        y = _train(values, training, state, args, axis)
+            y = _normalize(values, tf.convert_to_tensor(state.moving_mean), state.inverse_deviation(), state, axis)
+        else:
+            y = _train(values, training, state, args, axis)
         return y if x.dtype == dtype else tf.cast(y, x.dtype)
 
 
@@ -95,42 +95,33 @@ def _train(x, training, state, args, axis):
         return _fused(x, state, args)
     shifted, pivot = moments.shift(x, axis)
     if sync:
-        batch = moments.all_moments(shifted, pivot, axis, args["statistics"])
+        batch = moments.all_moments(shifted, pivot, axis, args["epsilon"], args["statistics"])
     else:
-        batch = moments.tower_moments(shifted, pivot, axis)
+        batch = moments.tower_moments(shifted, pivot, axis, args["epsilon"])
     unbiased = sync or _like_fused(x, axis, args)
-    state.update(batch.mean, _unbiased(batch) if unbiased else batch.variance, batch.count, training, args["momentum"])
-    center, variance = batch.center, batch.variance
+    state.update(batch.mean, batch.variance, batch.count, training, args["momentum"], unbiased)
+    center, inverse_deviation = batch.center, batch.inverse_deviation
     if training is not True:
-        center = tf.where(_each(training, center), center, state.moving_mean - pivot)
-        variance = tf.where(_each(training, variance), variance, tf.convert_to_tensor(state.moving_variance))
-    return _normalize(shifted, center, variance, state, args["epsilon"], axis)
+        center = tf.where_v2(training, center, state.moving_mean - pivot)
+        inverse_deviation = tf.where_v2(training, inverse_deviation, state.inverse_deviation())
+    return _normalize(shifted, center, inverse_deviation, state, axis)
 
 
-def _normalize(x, mean, variance, state, epsilon, axis):
-    scale = tf.rsqrt(variance + epsilon)
-    if state.gamma is not None:
-        scale *= state.gamma
-    return channel_ops.channel_affine(x, tf.convert_to_tensor(mean), scale, state.offset(), axis)
+def _normalize(x, center, inverse_deviation, state, axis):
+    scale = inverse_deviation if state.gamma is None else inverse_deviation * state.gamma
+    return channel_ops.channel_affine(x, center, scale, state.offset(), axis)
 
 
 def _fused(x, state, args):
-    """TensorFlow's one-pass training kernel, with its gradient; it returns the unbiased variance."""
+    """TensorFlow's one-pass training kernel, with its gradient; the variance it returns is unbiased already."""
     gamma = tf.ones([x.shape.as_list()[3]]) if state.gamma is None else state.gamma
     out = tf.raw_ops.FusedBatchNormV3(
-        x=x, scale=gamma, offset=state.offset(), mean=tf.zeros([0]), variance=tf.zeros([0]), epsilon=args["epsilon"],
+        x=x, scale=gamma, offset=state.offset(), mean=tf.constant([], tf.float32),
+        variance=tf.constant([], tf.float32), epsilon=args["epsilon"],
         is_training=True)
-    count = tf.cast(tf.size(x, out_type=tf.int64) // x.shape.as_list()[3], tf.float32)
-    state.update(out.batch_mean, out.batch_variance, count, True, args["momentum"])
+    count = x.shape.num_elements() or tf.size(x)  # only whether there are any
+    state.update(out.batch_mean, out.batch_variance, count, True, args["momentum"], unbiased=False)
     return out.y
-
-
-def _unbiased(batch):
-    return batch.variance * (batch.count / tf.maximum(batch.count - 1, 1))
-
-
-def _each(condition, vector):
-    return tf.logical_and(condition, tf.ones_like(vector, dtype=tf.bool))
 
 
 class _State(object):
@@ -139,6 +130,7 @@ class _State(object):
     def __init__(self, x, axis, args):
         self.dtype = tf.float32 if x.dtype in (tf.float16, tf.bfloat16) else x.dtype
         self._channels = channels = x.shape.as_list()[axis]
+        self._epsilon = args["epsilon"]
         trainable = args["trainable"]
 
         def variable(name, **kwargs):
@@ -163,27 +155,33 @@ class _State(object):
         """Beta, or zeros."""
         return tf.zeros([self._channels], self.dtype) if self.beta is None else tf.convert_to_tensor(self.beta)
 
-    def update(self, mean, variance, count, training, momentum):
-        """Puts the update ops of this step into UPDATE_OPS, in tower 0 only."""
+    def inverse_deviation(self):
+        """(moving variance + epsilon)^(-1/2)."""
+        return tf.rsqrt(self.moving_variance + self._epsilon)
+
+    def update(self, mean, variance, count, training, momentum, unbiased):
+        """Puts the update ops of this step into UPDATE_OPS, in tower 0 only; `unbiased`: correct the variance first."""
         if not current_tower().is_main:
             return
         with tf.name_scope("update"):
-            finite = tf.reduce_all(tf.is_finite(mean)) & tf.reduce_all(tf.is_finite(variance)) & (count > 0)
-            due = finite if training is True else finite & training
+            if unbiased:
+                variance *= count / (tf.maximum(count - 1, 1) if tf.is_tensor(count) else max(count - 1, 1))
+            due = tf.reduce_all(tf.is_finite(mean + variance)) & (count > 0)
+            if training is not True:
+                due &= training
             if momentum is None:
                 rate = 1 / (tf.cast(self._num_updates, self.dtype) + 1)
             else:
-                rate = tf.cast(1 - momentum, self.dtype) if tf.is_tensor(momentum) else tf.constant(
-                    1 - momentum, self.dtype)
+                rate = 1 - momentum
             updates = []
             for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
-                step = (moving - tf.stop_gradient(batch)) * rate
-                updates.append(tf.assign_sub(moving, tf.where(_each(due, step), step, tf.zeros_like(step))))
+                step = tf.where_v2(due, (moving - batch) * rate, tf.constant(0, self.dtype))
+                updates.append(tf.assign_sub(moving, step).op)
             if momentum is None:
-                with tf.control_dependencies([update.op for update in updates]):
-                    updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)))
+                with tf.control_dependencies(updates):
+                    updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)).op)
         for update in updates:
-            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update.op)
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
 
 
 def _check(x, args):

@@ -30,12 +30,16 @@ def conv2d(inputs, filters, kernel_size, strides=(1, 1), padding="valid", data_f
     with scopes.layer(name, "conv2d", reuse):
         kernel = _variable("kernel", _pair(kernel_size, "kernel_size") + [channels, filters], x, kernel_initializer,
                            kernel_regularizer, kernel_constraint, trainable)
-        # tf.nn.conv2d(dilations=...) has no gradient on CPUs; tf.nn.convolution has one everywhere.
-        y = tf.nn.convolution(x, kernel, _padding(padding), strides=_pair(strides, "strides"),
-                              dilation_rate=_pair(dilation_rate, "dilation_rate"), data_format=_format(data_format))
+        step, rate, data_format = _pair(strides, "strides"), _pair(dilation_rate, "dilation_rate"), _format(data_format)
+        if rate == [1, 1]:
+            step = [1] + step + [1] if data_format == "NHWC" else [1, 1] + step
+            y = tf.nn.conv2d(x, kernel, strides=step, padding=_padding(padding), data_format=data_format)
+        else:  # tf.nn.conv2d(dilations=...) has no gradient on CPUs; tf.nn.convolution has one everywhere
+            y = tf.nn.convolution(x, kernel, _padding(padding), strides=step, dilation_rate=rate,
+                                  data_format=data_format)
         if use_bias:
             bias = _variable("bias", [filters], x, bias_initializer, bias_regularizer, bias_constraint, trainable)
-            y = tf.nn.bias_add(y, bias, data_format=_format(data_format))
+            y = tf.nn.bias_add(y, bias, data_format=data_format)
         return _finish(y, activation, activity_regularizer)
 
 

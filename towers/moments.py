@@ -1,26 +1,36 @@
-"""Mean and variance per channel, on one tower or over all of them, right where |mean| is far above the deviation.
+"""Mean and deviation per channel, on one tower or over all of them, right where |mean| is far above the deviation.
 
 E[x^2] - E[x]^2 cancels there, so each tower i shifts its activations by a pivot p_i near their mean, t = x - p_i, and
 sums n_i, s_i = sum t, q_i = sum t^2. Everything after that happens in shifted coordinates. With N = sum n_i, the common
 pivot p = sum n_i p_i / N and d_i = p_i - p, two ways to combine give the same numbers:
 
     'sum'      S = sum (s_i + n_i d_i)     Q = sum (q_i + 2 d_i s_i + n_i d_i^2)
-               mean - p = S / N            variance = Q / N - (S / N)^2
+               m = mean - p = S / N        variance = Q / N - m^2
 
     'concat'   a_i = d_i + s_i / n_i       M2_i = q_i - s_i^2 / n_i          (each tower centred by itself)
-               mean - p = sum n_i a_i / N  variance = (sum M2_i + sum n_i (a_i - (mean - p))^2) / N
+               m = sum n_i a_i / N         variance = (sum M2_i + sum n_i (a_i - m)^2) / N
 
 The second is the pairwise rule of Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
-sample variances" (1979). Tower i then normalises t about (mean - p) - d_i. Pivots carry no gradient: neither the mean
-nor the variance depends on them. Only vectors of length C leave a tower.
+sample variances" (1979). Tower i normalises t about c_i = m - d_i with the inverse deviation r = (variance + eps)^(-1/2).
+Only vectors of length C leave a tower.
+
+Backward. A tower's pivot carries no gradient, for neither mean nor variance depends on it. From mean = sum x / N and
+variance = sum (x - mean)^2 / N, and with C and R the gradients of c_i and r summed over all towers,
+
+    dvariance = -1/2 r^3 R,      ds_i = (C - 2 dvariance c_i) / N,      dq_i = dvariance / N,
+
+whichever way the statistics were combined.
 """
 
 import collections
 
+import numpy as np
 import tensorflow.compat.v1 as tf
+from tensorflow.python.framework import tensor_util
 
 from towers import channel_ops
 from towers import merging
+from towers import versions
 
 STATISTICS = ("sum", "concat")
 
@@ -28,53 +38,56 @@ STATISTICS = ("sum", "concat")
 _PIVOT_POSITIONS = 64
 
 
-class Moments(collections.namedtuple("Moments", "mean variance count center")):
-    """Batch statistics.
+class Moments(collections.namedtuple("Moments", "mean variance count center inverse_deviation")):
+    """Batch statistics; gradients flow through the last two.
 
     Attributes:
       mean: `[C]`, the mean.
       variance: `[C]`, the biased variance, not negative.
-      count: scalar float, how many values a channel has (0 for an empty batch).
+      count: how many values a channel has (0 for an empty batch): a scalar tensor, or a number where it is known.
       center: `[C]`, the mean relative to this tower's pivot.
+      inverse_deviation: `[C]`, (variance + epsilon)^(-1/2).
     """
 
 
 def shift(x, axis):
     """Shifts `x` by a pivot near its mean: returns `x - pivot` and the pivot `[C]`, both in the dtype of `x`."""
-    with tf.name_scope("shift"):
-        pivot = _pivot(tf.stop_gradient(x), axis)
-        shape = [-1 if i == axis else 1 for i in range(x.shape.ndims)]
-        return x - (pivot if axis == x.shape.ndims - 1 else tf.reshape(pivot, shape)), pivot
+    pivot = channel_ops.broadcast(tf.stop_gradient(_pivot(x, axis)), x, axis)
+    with tf.get_default_graph().gradient_override_map({"Sub": "TowersShift"}):
+        shifted = tf.subtract(x, pivot)
+    return shifted, tf.reshape(pivot, [-1]) if pivot.shape.ndims > 1 else pivot
 
 
-def tower_moments(shifted, pivot, axis):
+def tower_moments(shifted, pivot, axis, epsilon):
     """The `Moments` of this tower alone, from what `shift` returned."""
-    return _combine("sum", [_count(shifted, axis)], [_packed(shifted, pivot, axis)])[0]
+    return _combine("sum", epsilon, [_count(shifted, axis)], [_packed(shifted, pivot, axis)])[0]
 
 
-def all_moments(shifted, pivot, axis, statistics):
+def all_moments(shifted, pivot, axis, epsilon, statistics):
     """The `Moments` over all towers, from what `shift` returned; combined by the rule that `statistics` names."""
     return merging.merge_as(
-        "sync_bn", lambda counts, packed: _combine(statistics, counts, packed),
+        "sync_bn", lambda counts, packed: _combine(statistics, epsilon, counts, packed),
         _count(shifted, axis), _packed(shifted, pivot, axis))
 
 
 def _pivot(x, axis):
-    rows = x if axis == x.shape.ndims - 1 else tf.transpose(x, [i for i in range(x.shape.ndims) if i != axis] + [axis])
-    channels = x.shape.as_list()[axis]
-    rows = tf.reshape(rows, tf.stack([-1, tf.shape(x)[axis] if channels is None else channels]))
-    step = tf.maximum(1, tf.shape(rows)[0] // _PIVOT_POSITIONS)
-    sample = rows[::step]
-    return tf.reduce_sum(sample, 0) / tf.cast(tf.maximum(1, tf.shape(sample)[0]), x.dtype)
+    shape = x.shape.as_list()
+    if axis != len(shape) - 1:
+        x = tf.transpose(x, [i for i in range(len(shape)) if i != axis] + [axis])
+    rows = tf.reshape(x, [-1, shape[axis]])
+    known = int(np.prod(shape[:axis] + shape[axis + 1:])) if None not in shape else None
+    if known:
+        return tf.reduce_mean(rows[::max(1, known // _PIVOT_POSITIONS)], 0)
+    sample = rows[::tf.maximum(1, tf.shape(rows)[0] // _PIVOT_POSITIONS)]
+    sample.set_shape([None, shape[axis]])  # a stride that is a tensor loses even the rank
+    return tf.reduce_sum(sample, 0) / tf.cast(tf.maximum(1, tf.shape(sample)[0]), x.dtype)  # 0 for an empty batch
 
 
 def _count(x, axis):
-    sizes = [size for i, size in enumerate(x.shape.as_list()) if i != axis]
+    shape = x.shape.as_list()
+    sizes = shape[:axis] + shape[axis + 1:]
     if None not in sizes:
-        count = 1
-        for size in sizes:
-            count *= size
-        return tf.constant(count, x.dtype)
+        return tf.constant(np.prod(sizes), x.dtype)
     sizes = tf.shape(x, out_type=tf.int64)
     return tf.cast(tf.reduce_prod(sizes[:axis]) * tf.reduce_prod(sizes[axis + 1:]), x.dtype)
 
@@ -84,34 +97,55 @@ def _packed(shifted, pivot, axis):
     return tf.stack([pivot] + list(channel_ops.channel_sums(shifted, axis)))
 
 
-def _combine(statistics, counts, packed):
+def _combine(statistics, epsilon, counts, packed):
     """One `Moments` a tower, from all towers' counts and packed sums; `[towers, C]` arithmetic."""
-    towers = len(counts)
-    if towers == 1:
-        return [_combine_one(counts[0], packed[0])]
-    n = tf.stack(counts)[:, tf.newaxis]
+    num_towers = len(counts)
+    known = [tensor_util.constant_value(count) for count in counts]
+    if any(value is None for value in known):
+        n, count = tf.stack(counts)[:, tf.newaxis], tf.add_n(counts)
+    else:
+        n, count = np.stack(known)[:, np.newaxis], np.sum(known)
+    count_or_1 = tf.maximum(count, 1) if tf.is_tensor(count) else max(count, 1)
     pivots, s, q = tf.unstack(tf.stack(packed), axis=1)
-    total = tf.reduce_sum(n)
-    total_or_1 = tf.maximum(total, 1)
-    pivot = tf.reduce_sum(n * pivots, 0) / total_or_1
+    pivot = tf.reduce_sum(n * pivots, 0) / count_or_1
     d = pivots - pivot
-    if statistics == "sum":
-        mean = tf.reduce_sum(s + n * d, 0) / total_or_1
-        variance = tf.reduce_sum(q + 2 * d * s + n * tf.square(d), 0) / total_or_1 - tf.square(mean)
+    if statistics == "sum" or num_towers == 1:
+        m = tf.reduce_sum(s + n * d, 0) / count_or_1
+        variance = tf.reduce_sum(q + d * (2 * s + n * d), 0) / count_or_1 - tf.square(m)
     else:
         n_or_1 = tf.maximum(n, 1)
         a = d + s / n_or_1
-        mean = tf.reduce_sum(n * a, 0) / total_or_1
-        m2 = q - tf.square(s) / n_or_1
-        variance = tf.reduce_sum(m2 + n * tf.square(a - mean), 0) / total_or_1
+        m = tf.reduce_sum(n * a, 0) / count_or_1
+        variance = tf.reduce_sum(q - tf.square(s) / n_or_1 + n * tf.square(a - m), 0) / count_or_1
     variance = tf.maximum(variance, 0)
-    centers = tf.unstack(mean - d, num=towers)
-    return [Moments(pivot + mean, variance, total, center) for center in centers]
+    centers, inverse_deviation = _with_gradient(
+        tf.unstack(m - d, num=num_towers), tf.rsqrt(variance + epsilon), packed, count_or_1)
+    mean = pivot + m
+    return [Moments(mean, variance, count, center, inverse_deviation) for center in centers]
 
 
-def _combine_one(count, packed):
-    """`_combine` for one tower, whose pivot is the common one; both rules are the same then."""
-    pivot, s, q = tf.unstack(packed)
-    total_or_1 = tf.maximum(count, 1)
-    mean = s / total_or_1
-    return Moments(pivot + mean, tf.maximum(q / total_or_1 - tf.square(mean), 0), count, mean)
+def _with_gradient(centers, inverse_deviation, packed, count):
+    """`centers` and `inverse_deviation` again, with the closed-form gradient to `packed` in place of autodiff's."""
+    inputs = centers + [inverse_deviation] + packed + [tf.convert_to_tensor(count, inverse_deviation.dtype)]
+    with tf.get_default_graph().gradient_override_map({"IdentityN": "TowersMoments"}):
+        outputs = tf.identity_n(inputs)
+    return outputs[:len(centers)], outputs[len(centers)]
+
+
+def _shift_gradient(op, dy):
+    return [dy, None]
+
+
+def _moments_gradient(op, *gradients):
+    num_towers = (len(op.inputs) - 2) // 2
+    centers, r, count = op.inputs[:num_towers], op.inputs[num_towers], op.inputs[len(op.inputs) - 1]
+    dcenter, dr = tf.add_n(gradients[:num_towers]), gradients[num_towers]
+    dq = -.5 * r * r * r * dr / count
+    ds = dcenter / count
+    dpacked = [tf.stack([tf.zeros_like(ds), ds - 2 * dq * center, dq]) for center in centers]
+    return [None] * (num_towers + 1) + dpacked + [None]
+
+
+if not versions.gradient_registered("TowersMoments"):  # a reloaded module must not register twice
+    tf.RegisterGradient("TowersMoments")(_moments_gradient)
+    tf.RegisterGradient("TowersShift")(_shift_gradient)
