@@ -183,8 +183,8 @@ def _decode_or_nothing(contents, dtype, channels, decode):
         image.set_shape([None, None, channels])
         return image
 
-    one = tf.data.Dataset.from_tensors(contents).map(shaped).apply(tf.data.experimental.ignore_errors())
-    return tf.data.experimental.get_single_element(one.concatenate(nothing).take(1))
+    one = tf.data.Dataset.from_tensors(contents).map(shaped).ignore_errors()
+    return one.concatenate(nothing).take(1).get_single_element()
 
 
 def _require(condition, *message):

@@ -183,26 +183,30 @@ def _read_all(files, resize, num_parallel):
     def read(i, sizes, pixels):
         image, label = _read(files, i, resize)
         both = tf.concat([image, tf.cast(label, tf.uint8)[:, :, tf.newaxis]], axis=2)
-        return i + 1, sizes.write(i, tf.shape(label)), pixels.write(i, tf.reshape(both, [-1, 4]))
+        return (
+            i + 1,
+            sizes.write(i, tf.cast(tf.shape(label), tf.int64)),
+            pixels.write(i, tf.reshape(both, [-1, 4])),
+        )
 
     arrays = [
-        tf.TensorArray(tf.int32, files.number, element_shape=[2]),
+        tf.TensorArray(tf.int64, files.number, element_shape=[2]),
         tf.TensorArray(tf.uint8, files.number, element_shape=[None, 4], infer_shape=False),
     ]
     _, sizes, pixels = tf.while_loop(
         lambda i, *_: i < files.number, read, [0] + arrays, parallel_iterations=num_parallel
     )
     sizes = sizes.stack()
-    starts = tf.cumsum(tf.cast(tf.reduce_prod(sizes, axis=1), tf.int64), exclusive=True)
+    starts = tf.cumsum(tf.reduce_prod(sizes, axis=1), exclusive=True)
     return pixels.concat(), sizes, starts
 
 
 def _from_memory(store, index):
     pixels, sizes, starts = store
     size = sizes[index]
-    count = tf.cast(size[0] * size[1], tf.int64)
+    count = size[0] * size[1]
     both = tf.slice(pixels, tf.stack([starts[index], 0]), tf.stack([count, 4]))
-    both = tf.reshape(both, tf.concat([size, [4]], axis=0))
+    both = tf.reshape(both, tf.stack([size[0], size[1], 4]))
     return both[:, :, :3], tf.cast(both[:, :, 3], tf.int32)
 
 
