@@ -48,6 +48,7 @@ def quiet_tensorflow():
 
 def run(main, positional=False):
     """Parses the flags and calls `main()`; `main(arguments)` if the script takes arguments besides flags."""
+
     def guarded(argv):
         if argv[1:] and not positional:
             _fail(UsageError("{!r} is no flag (flags are written --name=value)".format(argv[1])))
@@ -73,7 +74,11 @@ def one_line(error):
     text = getattr(error, "message", None) or str(error) or type(error).__name__
     root = re.search(r"\(0\) [A-Z_]+: (.*)", text)
     lines = [root.group(1)] if root else text.splitlines()
-    told = [line for line in lines if not re.match(r"\s*(Graph execution error|Detected at node|File \"|Node:)", line)]
+    told = [
+        line
+        for line in lines
+        if not re.match(r"\s*(Graph execution error|Detected at node|File \"|Node:)", line)
+    ]
     return " ".join(re.split(r"\[\[|Errors may have|Original stack trace", " ".join(told))[0].split())
 
 

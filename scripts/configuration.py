@@ -27,7 +27,8 @@ def define_flag(default):
     """Defines `--config=FILE` and `--config.NAME=VALUE`; returns the flag's holder."""
     with commandline.usage_errors():
         return config_flags.DEFINE_config_file(
-            "config", default, "Configuration file; any of its values is set with --config.NAME=VALUE.")
+            "config", default, "Configuration file; any of its values is set with --config.NAME=VALUE."
+        )
 
 
 def name(holder):
@@ -55,17 +56,21 @@ def check(config):
             raise UsageError("config.{} is {!r}: it must be {}".format(name, value, wanted))
     weights = config.loss.class_weights
     if weights is not None and not (len(weights) == config.num_classes and all(w >= 0 for w in weights)):
-        raise UsageError("config.loss.class_weights has {} values: it must be one weight, 0 or more, for "
-                         "each of the {} classes".format(len(weights), config.num_classes))
+        raise UsageError(
+            "config.loss.class_weights has {} values: it must be one weight, 0 or more, for "
+            "each of the {} classes".format(len(weights), config.num_classes)
+        )
     return config
 
 
 def differences(config, saved):
     """Lines `name: saved value -> value` for all that differs from the saved values and may not."""
     old, new = _flat(saved), _flat(config)
-    return ["{}: {} -> {}".format(name, old.get(name, "(absent)"), new.get(name, "(absent)"))
-            for name in sorted(set(old) | set(new))
-            if old.get(name) != new.get(name) and not _free(name)]
+    return [
+        "{}: {} -> {}".format(name, old.get(name, "(absent)"), new.get(name, "(absent)"))
+        for name in sorted(set(old) | set(new))
+        if old.get(name) != new.get(name) and not _free(name)
+    ]
 
 
 def save(config, model_dir):
@@ -86,8 +91,9 @@ def read(model_dir):
         with open(path) as file:
             return config_dict.ConfigDict(_tuples(json.load(file)))
     except ValueError as error:
-        raise ValueError("{} is no JSON ({}): it is written by train.py and not meant to be edited".format(
-            path, error)) from error
+        raise ValueError(
+            "{} is no JSON ({}): it is written by train.py and not meant to be edited".format(path, error)
+        ) from error
 
 
 def _flat(config, prefix=""):
@@ -115,8 +121,10 @@ def _check_names(config, full, prefix):
     """A configuration file of one's own has the names of the full list, neither more nor fewer."""
     for name in full.keys():
         if name not in config:
-            raise UsageError("config.{}{} is missing: start from configs/cityscapes_pspnet50.py and change "
-                             "what differs".format(prefix, name))
+            raise UsageError(
+                "config.{}{} is missing: start from configs/cityscapes_pspnet50.py and change "
+                "what differs".format(prefix, name)
+            )
     for name in config.keys():
         if name not in full:
             raise UsageError("config.{}{} is no setting of train.py".format(prefix, name))
@@ -151,33 +159,61 @@ def _one_of(name, *choices):
 
 
 _RULES = (
-    _rule("batch_size max_steps input.num_parallel synthetic.num_train synthetic.num_val "
-          "synthetic.height synthetic.width model.width model.pyramid_channels model.head_channels "
-          "checkpoint.every_steps checkpoint.keep eval.every_steps log.every_steps log.summary_every_steps",
-          "a whole number above 0", lambda v: _whole(v) and v > 0)
-    + _rule("seed synthetic.seed model.aux_channels eval.num_pictures", "a whole number, 0 or more",
-            lambda v: _whole(v) and v >= 0)
+    _rule(
+        "batch_size max_steps input.num_parallel synthetic.num_train synthetic.num_val "
+        "synthetic.height synthetic.width model.width model.pyramid_channels model.head_channels "
+        "checkpoint.every_steps checkpoint.keep eval.every_steps log.every_steps log.summary_every_steps",
+        "a whole number above 0",
+        lambda v: _whole(v) and v > 0,
+    )
+    + _rule(
+        "seed synthetic.seed model.aux_channels eval.num_pictures",
+        "a whole number, 0 or more",
+        lambda v: _whole(v) and v >= 0,
+    )
     + _rule("num_classes", "19, the classes of the Cityscapes table", lambda v: v == 19)
     + _rule("ignore_label", "255, as in the Cityscapes table", lambda v: v == 255)
     + _rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
     + _rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)
-    + _rule("input.scale_range", "two factors above 0, (smallest, largest)",
-            lambda v: len(v) == 2 and all(map(_number, v)) and 0 < v[0] <= v[1])
+    + _rule(
+        "input.scale_range",
+        "two factors above 0, (smallest, largest)",
+        lambda v: len(v) == 2 and all(map(_number, v)) and 0 < v[0] <= v[1],
+    )
     + _rule("input.rotate_degrees", "from 0 to 180", lambda v: 0 <= v <= 180)
-    + _rule("input.rotate_probability input.blur_probability input.flip_probability", "a probability, 0 to 1",
-            lambda v: 0 <= v <= 1)
-    + _rule("input.mean", "three numbers from 0 to 255, for red, green and blue",
-            lambda v: len(v) == 3 and all(0 <= c <= 255 for c in v))
-    + _rule("input.std", "three numbers above 0, for red, green and blue",
-            lambda v: len(v) == 3 and min(v) > 0)
-    + _rule("model.pyramid_bins", "whole numbers above 0, such as (1, 2, 3, 6)",
-            lambda v: len(v) > 0 and all(_whole(b) and b > 0 for b in v))
-    + _rule("model.dropout optimizer.momentum model.norm_momentum", "from 0 up to, but not, 1",
-            lambda v: 0 <= v < 1)
-    + _rule("model.norm_epsilon optimizer.learning_rate optimizer.power", "a number above 0",
-            lambda v: _number(v) and v > 0)
-    + _rule("optimizer.end_learning_rate optimizer.weight_decay optimizer.head_lr_multiplier loss.aux_weight",
-            "a number, 0 or more", lambda v: _number(v) and v >= 0)
+    + _rule(
+        "input.rotate_probability input.blur_probability input.flip_probability",
+        "a probability, 0 to 1",
+        lambda v: 0 <= v <= 1,
+    )
+    + _rule(
+        "input.mean",
+        "three numbers from 0 to 255, for red, green and blue",
+        lambda v: len(v) == 3 and all(0 <= c <= 255 for c in v),
+    )
+    + _rule(
+        "input.std", "three numbers above 0, for red, green and blue", lambda v: len(v) == 3 and min(v) > 0
+    )
+    + _rule(
+        "model.pyramid_bins",
+        "whole numbers above 0, such as (1, 2, 3, 6)",
+        lambda v: len(v) > 0 and all(_whole(b) and b > 0 for b in v),
+    )
+    + _rule(
+        "model.dropout optimizer.momentum model.norm_momentum",
+        "from 0 up to, but not, 1",
+        lambda v: 0 <= v < 1,
+    )
+    + _rule(
+        "model.norm_epsilon optimizer.learning_rate optimizer.power",
+        "a number above 0",
+        lambda v: _number(v) and v > 0,
+    )
+    + _rule(
+        "optimizer.end_learning_rate optimizer.weight_decay optimizer.head_lr_multiplier loss.aux_weight",
+        "a number, 0 or more",
+        lambda v: _number(v) and v >= 0,
+    )
     + _rule("loss.hard_pixel_fraction", "a share above 0, at most 1", lambda v: v is None or 0 < v <= 1)
     + _rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
     + _rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))

@@ -27,11 +27,23 @@ def _root(config, data_dir):
     if config.dataset == "synthetic":
         root = data_dir or SYNTHETIC_DIR
         values = config.synthetic
-        bar = tqdm.tqdm(total=values.num_train + values.num_val, unit="scene", desc="drawing street scenes",
-                        delay=1, disable=not sys.stderr.isatty())
+        bar = tqdm.tqdm(
+            total=values.num_train + values.num_val,
+            unit="scene",
+            desc="drawing street scenes",
+            delay=1,
+            disable=not sys.stderr.isatty(),
+        )
         with bar:
-            drawn = synthetic.ensure(root, values.num_train, values.num_val, values.height, values.width,
-                                     values.seed, progress=lambda done, of: bar.update(1))
+            drawn = synthetic.ensure(
+                root,
+                values.num_train,
+                values.num_val,
+                values.height,
+                values.width,
+                values.seed,
+                progress=lambda done, of: bar.update(1),
+            )
         if drawn:
             print("drew {} street scenes into {}".format(values.num_train + values.num_val, root), flush=True)
         return root

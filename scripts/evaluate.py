@@ -29,8 +29,9 @@ flags.DEFINE_string("data_dir", None, "Folder in the Cityscapes layout; unset: t
 flags.DEFINE_string("split", None, "Split to score; unset: the configuration's eval_split.")
 flags.DEFINE_integer("max_images", None, "Score the first so many images only.", lower_bound=1)
 flags.DEFINE_string("output", None, "JSON file to write; unset: MODEL_DIR/evaluation_SPLIT.json.")
-flags.DEFINE_integer("num_pictures", 0, "Images to draw with truth and prediction, in a folder of their own.",
-                     lower_bound=0)
+flags.DEFINE_integer(
+    "num_pictures", 0, "Images to draw with truth and prediction, in a folder of their own.", lower_bound=0
+)
 
 
 def main():
@@ -44,17 +45,28 @@ def main():
 
     evaluator = evaluation.Evaluator(config, devices, examples)
     evaluator.network.load_checkpoint(checkpoint)
-    print("{}: {} images of {!r}, crop {}x{}, stride rate {:.3g}, scales {}, flip {}, on {}".format(
-        checkpoint, len(examples), split, config.eval.crop_size[0], config.eval.crop_size[1],
-        config.eval.stride_rate, ", ".join("{:g}".format(scale) for scale in config.eval.scales),
-        "on" if config.eval.flip else "off", " ".join(devices)), flush=True)
+    print(
+        "{}: {} images of {!r}, crop {}x{}, stride rate {:.3g}, scales {}, flip {}, on {}".format(
+            checkpoint,
+            len(examples),
+            split,
+            config.eval.crop_size[0],
+            config.eval.crop_size[1],
+            config.eval.stride_rate,
+            ", ".join("{:g}".format(scale) for scale in config.eval.scales),
+            "on" if config.eval.flip else "off",
+            " ".join(devices),
+        ),
+        flush=True,
+    )
     with tqdm.tqdm(total=len(examples), unit="image", disable=not sys.stderr.isatty()) as bar:
         result = evaluator.run(FLAGS.num_pictures, progress=lambda done, of: bar.update(1))
 
     print(report.class_table(result.scores, labels.CLASS_NAMES))
     settings = {name: config.eval[name] for name in ("crop_size", "stride_rate", "scales", "flip")}
-    evaluation.write_metrics(result, checkpoints.step_of(checkpoint), output, split=split,
-                             checkpoint=checkpoint, **settings)
+    evaluation.write_metrics(
+        result, checkpoints.step_of(checkpoint), output, split=split, checkpoint=checkpoint, **settings
+    )
     print("written: {}".format(output))
     if result.samples:
         folder = os.path.splitext(output)[0] + "_pictures"

@@ -60,9 +60,10 @@ class Evaluator:
 
 def summary_line(result):
     """The scores in one line."""
-    return ("mIoU {miou:.4f} over {num_classes_present} classes, mean accuracy {mean_accuracy:.4f}, "
-            "pixel accuracy {pixel_accuracy:.4f}, {num_images} images").format(
-                num_images=result.num_images, **result.scores)
+    return (
+        "mIoU {miou:.4f} over {num_classes_present} classes, mean accuracy {mean_accuracy:.4f}, "
+        "pixel accuracy {pixel_accuracy:.4f}, {num_images} images"
+    ).format(num_images=result.num_images, **result.scores)
 
 
 def write_metrics(result, step, path, **more):
@@ -88,8 +89,14 @@ def write_pictures(result, folder):
     """Writes a picture of image, truth and prediction for every sample."""
     os.makedirs(folder, exist_ok=True)
     for sample in result.samples:
-        picture = pictures.triple(sample.image, sample.truth, sample.prediction,
-                                  labels.COLORS, labels.CLASS_NAMES, title=sample.name)
+        picture = pictures.triple(
+            sample.image,
+            sample.truth,
+            sample.prediction,
+            labels.COLORS,
+            labels.CLASS_NAMES,
+            title=sample.name,
+        )
         pictures.save(picture, os.path.join(folder, sample.name + ".png"))
 
 

@@ -63,8 +63,14 @@ def draw_curve(entries, path, title=""):
         score_axis.plot(*zip(*scores), color="tab:orange", marker="o", markersize=4)
         score_axis.set_ylabel("validation mIoU", color="tab:orange")
         score_axis.set_ylim(0, 1)
-        score_axis.annotate("{:.3f}".format(scores[-1][1]), scores[-1], textcoords="offset points",
-                            xytext=(-4, 6), ha="right", color="tab:orange")
+        score_axis.annotate(
+            "{:.3f}".format(scores[-1][1]),
+            scores[-1],
+            textcoords="offset points",
+            xytext=(-4, 6),
+            ha="right",
+            color="tab:orange",
+        )
     figure.tight_layout()
     figure.savefig(path + ".partial", format="png")
     pyplot.close(figure)

@@ -32,8 +32,11 @@ def read(values):
         raise UsageError("--model_dir is missing: name the folder of a training run")
     config = configuration.read(values.model_dir)
     if config is None:
-        raise ValueError("no training run in {}: there is no {}".format(
-            values.model_dir, os.path.join(values.model_dir, configuration.FILE_NAME)))
+        raise ValueError(
+            "no training run in {}: there is no {}".format(
+                values.model_dir, os.path.join(values.model_dir, configuration.FILE_NAME)
+            )
+        )
     if values.crop_size is not None:
         config.eval.crop_size = tuple(_numbers("crop_size", values.crop_size, int))
     if values.scales is not None:

@@ -26,6 +26,7 @@ def check_crop(config, name):
 
 def training_model(config):
     """A model function of `image` [n, h, w, 3] and `label` [n, h, w] for `towers.build_train_step`."""
+
     def model_fn(image, label):
         outputs = pspnet.pspnet(image, config.model, config.num_classes)
         result = losses.pspnet_loss(outputs, label, config.loss, config.ignore_label)
@@ -72,9 +73,16 @@ class TrainedNetwork:
         with self.graph.as_default():
             self.predictor = inference.SlidingWindowPredictor(
                 lambda images: pspnet.pspnet(images, config.model, config.num_classes)["logits"],
-                config.num_classes, devices, config.eval.crop_size, config.input.mean, config.input.std,
-                stride_rate=config.eval.stride_rate, scales=config.eval.scales, flip=config.eval.flip,
-                resize=config.input.resize)
+                config.num_classes,
+                devices,
+                config.eval.crop_size,
+                config.input.mean,
+                config.input.std,
+                stride_rate=config.eval.stride_rate,
+                scales=config.eval.scales,
+                flip=config.eval.flip,
+                resize=config.input.resize,
+            )
             self.variables = tf.global_variables()
         self.session = tf.Session(graph=self.graph, config=towers.session_config(devices))
 
@@ -82,8 +90,13 @@ class TrainedNetwork:
         """Takes weights: a mapping from variable name to array, all of this network's among them."""
         # Every value is fed where its initial value would come from: no file, and no op added to the graph.
         initializers = [variable.initializer for variable in self.variables]
-        self.session.run(initializers, {initializer.inputs[1]: values[variable.op.name]
-                                        for initializer, variable in zip(initializers, self.variables)})
+        self.session.run(
+            initializers,
+            {
+                initializer.inputs[1]: values[variable.op.name]
+                for initializer, variable in zip(initializers, self.variables)
+            },
+        )
 
     def load_checkpoint(self, path):
         """Takes the weights of a checkpoint; ValueError with what differs if it is of another network."""

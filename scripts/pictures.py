@@ -45,8 +45,11 @@ def triple(image, truth, prediction, colors, names, title=""):
     Returns:
         A PIL image in RGB.
     """
-    panels = [("image  " + title, image), ("truth", overlay(image, truth, colors)),
-              ("prediction", overlay(image, prediction, colors))]
+    panels = [
+        ("image  " + title, image),
+        ("truth", overlay(image, truth, colors)),
+        ("prediction", overlay(image, prediction, colors)),
+    ]
     factor = max(1, PANEL_WIDTH // image.shape[1])
     panels = [(text, _enlarged(panel, factor)) for text, panel in panels]
     height, width = panels[0][1].size[::-1]

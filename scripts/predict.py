@@ -52,8 +52,9 @@ def main(arguments):
 
     decoded = (decoding.load_image(path) for path, _ in images)
     predictions = zip(images, trained.predictor.labels_all(trained.session, decoded))
-    for (path, name), prediction in tqdm.tqdm(predictions, total=len(images), unit="image",
-                                              disable=not sys.stderr.isatty()):
+    for (path, name), prediction in tqdm.tqdm(
+        predictions, total=len(images), unit="image", disable=not sys.stderr.isatty()
+    ):
         overlay, label_ids = outputs(name)
         os.makedirs(os.path.dirname(overlay), exist_ok=True)
         pictures.save(pictures.overlay(decoding.load_image(path), prediction, labels.COLORS), overlay)
@@ -69,8 +70,9 @@ def find_images(arguments):
         for path in decoding.list_images(argument):
             name = os.path.splitext(os.path.relpath(path, top or "."))[0]
             if name in taken:
-                raise UsageError("{} and {} would be written to the same files: rename one".format(
-                    taken[name], path))
+                raise UsageError(
+                    "{} and {} would be written to the same files: rename one".format(taken[name], path)
+                )
             taken[name] = path
             images.append((path, name))
     return images

@@ -37,8 +37,9 @@ class Progress(tf.train.SessionRunHook):
         self.step = self._first = int(session.run(self._global_step))
         self._seconds, self._rate = [], None
         if self._terminal:
-            self._bar = tqdm.tqdm(total=self._stop_step, initial=self.step, unit="step", dynamic_ncols=True,
-                                  file=sys.stdout)
+            self._bar = tqdm.tqdm(
+                total=self._stop_step, initial=self.step, unit="step", dynamic_ncols=True, file=sys.stdout
+            )
 
     def before_run(self, run_context):
         self._began = time.perf_counter()
@@ -69,8 +70,12 @@ class Progress(tf.train.SessionRunHook):
         if self._seconds:
             self._rate = self._batch_size / np.mean(self._seconds)
             self._seconds = []
-        self._history.add(step=self.step, loss=loss, learning_rate=learning_rate,
-                          images_per_second=self._rate and round(self._rate, 3))
+        self._history.add(
+            step=self.step,
+            loss=loss,
+            learning_rate=learning_rate,
+            images_per_second=self._rate and round(self._rate, 3),
+        )
         rate = "{:.1f} images/s".format(self._rate) if self._rate else "first step"
         if self._bar is not None:
             self._bar.set_postfix_str("loss {:.4f}, lr {:.3g}, {}".format(loss, learning_rate, rate))

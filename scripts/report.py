@@ -4,8 +4,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 
-def describe(config, devices, train_step, part_sizes, train_examples, eval_examples, start_step,
-             stop_step):
+def describe(config, devices, train_step, part_sizes, train_examples, eval_examples, start_step, stop_step):
     """Text: towers and devices, batch, sync-BN layers, update ops, variables, data and schedule.
 
     Args:
@@ -17,20 +16,45 @@ def describe(config, devices, train_step, part_sizes, train_examples, eval_examp
     trainable = tf.trainable_variables()
     sync = len(means) if config.model.norm == "sync" else 0
     lines = [
-        ("towers", "{}: {}{}".format(len(devices), " ".join(devices),
-                                     " (logical CPU devices)" if "cpu" in devices[0].lower() else "")),
+        (
+            "towers",
+            "{}: {}{}".format(
+                len(devices),
+                " ".join(devices),
+                " (logical CPU devices)" if "cpu" in devices[0].lower() else "",
+            ),
+        ),
         ("batch", "{} in total, {} a tower".format(config.batch_size, _sizes(part_sizes))),
-        ("network", "PSPNet on {}, {} classes, crop {}x{}".format(
-            config.model.backbone, config.num_classes, *config.input.crop_size)),
-        ("sync BN", "{} layers ({} plain), {} update ops".format(
-            sync, len(means) - sync, len(train_step.update_ops))),
-        ("variables", "{} trainable with {:,} parameters; {} in all with {:,}".format(
-            len(trainable), _parameters(trainable), len(tf.global_variables()),
-            _parameters(tf.global_variables()))),
+        (
+            "network",
+            "PSPNet on {}, {} classes, crop {}x{}".format(
+                config.model.backbone, config.num_classes, *config.input.crop_size
+            ),
+        ),
+        (
+            "sync BN",
+            "{} layers ({} plain), {} update ops".format(sync, len(means) - sync, len(train_step.update_ops)),
+        ),
+        (
+            "variables",
+            "{} trainable with {:,} parameters; {} in all with {:,}".format(
+                len(trainable),
+                _parameters(trainable),
+                len(tf.global_variables()),
+                _parameters(tf.global_variables()),
+            ),
+        ),
         ("data", "{} images to train on, {} to evaluate".format(len(train_examples), len(eval_examples))),
-        ("schedule", "to step {} of {}, lr {:g} with power {:g}, {:.1f} epochs".format(
-            stop_step, config.max_steps, config.optimizer.learning_rate, config.optimizer.power,
-            stop_step * config.batch_size / len(train_examples))),
+        (
+            "schedule",
+            "to step {} of {}, lr {:g} with power {:g}, {:.1f} epochs".format(
+                stop_step,
+                config.max_steps,
+                config.optimizer.learning_rate,
+                config.optimizer.power,
+                stop_step * config.batch_size / len(train_examples),
+            ),
+        ),
     ]
     if start_step:
         lines.append(("resumed", "at step {}".format(start_step)))
@@ -43,8 +67,11 @@ def class_table(scores, names):
     for name, iou, accuracy in zip(names, scores["per_class_iou"], scores["per_class_accuracy"]):
         lines.append("{:<16} {:>7} {:>9}".format(name, _score(iou), _score(accuracy)))
     lines.append("{:<16} {:>7} {:>9}".format("mean", _score(scores["miou"]), _score(scores["mean_accuracy"])))
-    lines.append("mIoU {:.4f} over {} classes, mean accuracy {:.4f}, pixel accuracy {:.4f}".format(
-        scores["miou"], scores["num_classes_present"], scores["mean_accuracy"], scores["pixel_accuracy"]))
+    lines.append(
+        "mIoU {:.4f} over {} classes, mean accuracy {:.4f}, pixel accuracy {:.4f}".format(
+            scores["miou"], scores["num_classes_present"], scores["mean_accuracy"], scores["pixel_accuracy"]
+        )
+    )
     return "\n".join(lines)
 
 

@@ -31,15 +31,21 @@ from towers.session import BestCheckpoint, run_training
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
 FLAGS = flags.FLAGS
 flags.DEFINE_integer(
-    "num_gpus", 1, "Number of towers: one a GPU; logical CPU devices where there is none.", lower_bound=1)
+    "num_gpus", 1, "Number of towers: one a GPU; logical CPU devices where there is none.", lower_bound=1
+)
 flags.DEFINE_enum(
-    "device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is visible.")
+    "device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is visible."
+)
 flags.DEFINE_string(
-    "data_dir", None, "Folder in the Cityscapes layout; unset: drawn scenes, kept in data/synthetic.")
+    "data_dir", None, "Folder in the Cityscapes layout; unset: drawn scenes, kept in data/synthetic."
+)
 flags.DEFINE_string("model_dir", None, "Where the run is kept; unset: runs/NAME_OF_THE_CONFIGURATION.")
 flags.DEFINE_integer(
-    "max_steps", None, "Stop at this step; the schedule stays that of config.max_steps if that is greater.",
-    lower_bound=1)
+    "max_steps",
+    None,
+    "Stop at this step; the schedule stays that of config.max_steps if that is greater.",
+    lower_bound=1,
+)
 flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would, but take no step.")
 flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
 
@@ -63,15 +69,29 @@ def main():
     learning_rate = decayed_learning_rate(config)
     parts = towers.split_batch(batch, len(devices))
     train_step = towers.build_train_step(
-        network.training_model(config), parts,
-        tf.train.MomentumOptimizer(learning_rate, config.optimizer.momentum), devices,
-        gradient_transform=network.gradient_transform(config))
+        network.training_model(config),
+        parts,
+        tf.train.MomentumOptimizer(learning_rate, config.optimizer.momentum),
+        devices,
+        gradient_transform=network.gradient_transform(config),
+    )
     if checkpoint:
         checkpoints.check(checkpoint, tf.global_variables())
     evaluator = evaluation.Evaluator(config, devices, eval_examples)
 
-    print(report.describe(config, devices, train_step, [part["label"].shape[0] for part in parts],
-                          train_examples, eval_examples, start_step, stop_step), flush=True)
+    print(
+        report.describe(
+            config,
+            devices,
+            train_step,
+            [part["label"].shape[0] for part in parts],
+            train_examples,
+            eval_examples,
+            start_step,
+            stop_step,
+        ),
+        flush=True,
+    )
     if FLAGS.dry_run:
         print("dry run: no step taken")
         return
@@ -82,16 +102,27 @@ def main():
     if start_step < stop_step:
         add_summaries(config, parts[0], train_step, learning_rate)
         shown = Progress(
-            train_step, learning_rate, config.batch_size, stop_step, config.log.every_steps, history)
+            train_step, learning_rate, config.batch_size, stop_step, config.log.every_steps, history
+        )
         best = BestCheckpoint(model_dir)
         scored = EvaluationHook(evaluator, shown, history, model_dir, config, stop_step, best)
         ended = run_training(
-            train_step, model_dir, stop_step, config=towers.session_config(devices),
-            save_every=config.checkpoint.every_steps, keep=config.checkpoint.keep, hooks=[shown, scored],
-            summary_every=config.log.summary_every_steps, batch_size=config.batch_size)
+            train_step,
+            model_dir,
+            stop_step,
+            config=towers.session_config(devices),
+            save_every=config.checkpoint.every_steps,
+            keep=config.checkpoint.keep,
+            hooks=[shown, scored],
+            summary_every=config.log.summary_every_steps,
+            batch_size=config.batch_size,
+        )
         if ended.signal:
-            print("stopped by {} at step {}: saved; the same command goes on from there".format(
-                ended.signal, ended.step))
+            print(
+                "stopped by {} at step {}: saved; the same command goes on from there".format(
+                    ended.signal, ended.step
+                )
+            )
             return
     else:
         print("{} is at step {} already: nothing to train".format(model_dir, start_step))
@@ -103,8 +134,10 @@ def main():
 def check_sizes(config, num_towers):
     """UsageError unless every tower gets an example and the network takes the crops."""
     if config.batch_size < num_towers:
-        raise UsageError("config.batch_size {} cannot give {} towers an example each: use a larger batch or "
-                         "fewer towers".format(config.batch_size, num_towers))
+        raise UsageError(
+            "config.batch_size {} cannot give {} towers an example each: use a larger batch or "
+            "fewer towers".format(config.batch_size, num_towers)
+        )
     network.check_crop(config, "input.crop_size")
     network.check_crop(config, "eval.crop_size")
 
@@ -116,16 +149,23 @@ def check_model_dir(config, model_dir):
     saved = configuration.read(model_dir)
     changed = configuration.differences(config, saved) if saved is not None else []
     if changed and not FLAGS.allow_config_change:
-        raise ValueError("{} holds a run of another configuration ({}): choose another --model_dir, or pass "
-                         "--allow_config_change to resume it".format(model_dir, "; ".join(changed)))
+        raise ValueError(
+            "{} holds a run of another configuration ({}): choose another --model_dir, or pass "
+            "--allow_config_change to resume it".format(model_dir, "; ".join(changed))
+        )
 
 
 def next_batch(config, examples, start_step):
     """The batch of a step, from the one that `start_step` steps have not seen: image, label."""
     with tf.device("/cpu:0"):
         dataset = pipeline.train_dataset(
-            examples, config.batch_size, config.seed, start_step, ignore_label=config.ignore_label,
-            **config.input.to_dict())
+            examples,
+            config.batch_size,
+            config.seed,
+            start_step,
+            ignore_label=config.ignore_label,
+            **config.input.to_dict(),
+        )
         batch = tf.data.make_one_shot_iterator(dataset).get_next()
     return {"image": batch["image"], "label": batch["label"]}
 
@@ -135,8 +175,12 @@ def decayed_learning_rate(config):
     optimizer = config.optimizer
     with tf.device("/cpu:0"):
         return tf.train.polynomial_decay(
-            optimizer.learning_rate, tf.train.get_or_create_global_step(), config.max_steps,
-            optimizer.end_learning_rate, optimizer.power)
+            optimizer.learning_rate,
+            tf.train.get_or_create_global_step(),
+            config.max_steps,
+            optimizer.end_learning_rate,
+            optimizer.power,
+        )
 
 
 def add_summaries(config, part, train_step, learning_rate):

@@ -23,8 +23,16 @@ class EvaluationHook(tf.train.SessionRunHook):
         keep_best: called with (session, step, miou) after each evaluation.
     """
 
-    def __init__(self, evaluator, shown, entries, model_dir, config, stop_step,
-                 keep_best=lambda session, step, miou: None):
+    def __init__(
+        self,
+        evaluator,
+        shown,
+        entries,
+        model_dir,
+        config,
+        stop_step,
+        keep_best=lambda session, step, miou: None,
+    ):
         self._evaluator, self._shown, self._entries = evaluator, shown, entries
         self._model_dir, self._config, self._stop_step = model_dir, config, stop_step
         self._keep_best = keep_best
@@ -35,8 +43,9 @@ class EvaluationHook(tf.train.SessionRunHook):
         step = self._shown.step
         if step % self._config.eval.every_steps == 0 or step == self._stop_step:
             self._evaluator.network.load(run_context.session.run(self._variables))
-            miou = evaluate_and_write(self._evaluator, step, self._entries, self._model_dir, self._config,
-                                      self._shown.say)
+            miou = evaluate_and_write(
+                self._evaluator, step, self._entries, self._model_dir, self._config, self._shown.say
+            )
             self._keep_best(run_context.session, step, miou)
 
 

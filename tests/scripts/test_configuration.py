@@ -22,17 +22,42 @@ def with_value(name, value):
     return config
 
 
-@pytest.mark.parametrize("name, value", [
-    ("batch_size", 0), ("batch_size", 2.5), ("batch_size", True), ("max_steps", -1), ("seed", -1),
-    ("dataset", "coco"), ("num_classes", 21), ("ignore_label", 0),
-    ("input.crop_size", (97,)), ("input.crop_size", (97, 97.5)), ("input.crop_size", ("a", 97)),
-    ("input.scale_range", (2.0, 0.5)), ("input.scale_range", (0.0, 1.0)), ("input.resize", 0.0),
-    ("input.flip_probability", 1.5), ("input.mean", (1, 2)), ("input.std", (1.0, 0.0, 1.0)),
-    ("model.backbone", "vgg"), ("model.pyramid_bins", ()), ("model.dropout", 1.0), ("model.norm", "group"),
-    ("loss.mean", "sum"), ("loss.hard_pixel_fraction", 0.0), ("loss.class_weights", (1.0, 2.0)),
-    ("optimizer.learning_rate", float("nan")), ("optimizer.name", "adam"), ("optimizer.decay_on", "some"),
-    ("eval.stride_rate", 1.5), ("eval.scales", ()), ("eval.max_images", 0), ("checkpoint.keep", 0),
-])
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("batch_size", 0),
+        ("batch_size", 2.5),
+        ("batch_size", True),
+        ("max_steps", -1),
+        ("seed", -1),
+        ("dataset", "coco"),
+        ("num_classes", 21),
+        ("ignore_label", 0),
+        ("input.crop_size", (97,)),
+        ("input.crop_size", (97, 97.5)),
+        ("input.crop_size", ("a", 97)),
+        ("input.scale_range", (2.0, 0.5)),
+        ("input.scale_range", (0.0, 1.0)),
+        ("input.resize", 0.0),
+        ("input.flip_probability", 1.5),
+        ("input.mean", (1, 2)),
+        ("input.std", (1.0, 0.0, 1.0)),
+        ("model.backbone", "vgg"),
+        ("model.pyramid_bins", ()),
+        ("model.dropout", 1.0),
+        ("model.norm", "group"),
+        ("loss.mean", "sum"),
+        ("loss.hard_pixel_fraction", 0.0),
+        ("loss.class_weights", (1.0, 2.0)),
+        ("optimizer.learning_rate", float("nan")),
+        ("optimizer.name", "adam"),
+        ("optimizer.decay_on", "some"),
+        ("eval.stride_rate", 1.5),
+        ("eval.scales", ()),
+        ("eval.max_images", 0),
+        ("checkpoint.keep", 0),
+    ],
+)
 def test_a_value_that_no_run_can_have_is_refused_by_name_in_one_line(name, value):
     with pytest.raises(UsageError) as error:
         configuration.check(with_value(name, value))
@@ -76,7 +101,8 @@ def test_logging_evaluation_and_saving_may_change_and_all_else_is_listed():
     config.model.width = saved.model.width + 1
     assert configuration.differences(config, saved) == [
         "batch_size: {} -> {}".format(saved.batch_size, config.batch_size),
-        "model.width: {} -> {}".format(saved.model.width, config.model.width)]
+        "model.width: {} -> {}".format(saved.model.width, config.model.width),
+    ]
 
 
 def test_a_broken_config_json_is_named(tmp_path):
