@@ -52,10 +52,9 @@ class Moments(collections.namedtuple("Moments", "mean variance count center inve
 
 def shift(x, axis):
     """Shifts `x` by a pivot near its mean: returns `x - pivot` and the pivot `[C]`, both in the dtype of `x`."""
-    pivot = channel_ops.broadcast(tf.stop_gradient(_pivot(x, axis)), x, axis)
+    pivot = tf.stop_gradient(_pivot(x, axis))
     with tf.get_default_graph().gradient_override_map({"Sub": "TowersShift"}):
-        shifted = tf.subtract(x, pivot)
-    return shifted, tf.reshape(pivot, [-1]) if pivot.shape.ndims > 1 else pivot
+        return tf.subtract(x, channel_ops.broadcast(pivot, x, axis)), pivot
 
 
 def tower_moments(shifted, pivot, axis, epsilon):
