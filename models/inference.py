@@ -3,16 +3,16 @@
 The evaluation of the recipe, for an image of size H x W and every scale s:
 
     1. resize so that the long side is round(s · resize · long side), bilinear with half-pixel centres
-    2. where that is smaller than the crop, pad with the mean, half of it (rounded down) before and the rest after
-    3. cut windows of the crop's size every ceil(crop · stride_rate) pixels, the last of a row or column moved inside
+    2. where that is smaller than the crop, pad with the mean: half before (rounded down), the rest after
+    3. cut windows of the crop's size every ceil(crop · stride_rate) pixels; the last is moved inside
     4. softmax of each window, averaged with the flipped-back softmax of the flipped window
     5. add into place, divide every pixel by the number of windows over it, remove the padding
     6. resize the probabilities to H x W
 
-and the mean over the scales. A tower runs one window at a time (two inputs with flip), and windows of consecutive
-scales and images fill up the towers, so an image of a single window leaves no tower idle. What is held at a time is
-one scale of one image, and a few more only where a scale has fewer windows than there are towers: probabilities are
-float32, [H, W, C] at the image's and at the scale's size.
+and the mean over the scales. A tower runs one window at a time (two inputs with flip), and windows of
+consecutive scales and images fill up the towers, so an image of a single window leaves no tower idle. What is
+held at a time is one scale of one image, and a few more only where a scale has fewer windows than there are
+towers: probabilities are float32, [H, W, C] at the image's and at the scale's size.
 """
 
 import collections
@@ -26,8 +26,8 @@ import towers
 def window_plan(height, width, crop_h, crop_w, stride_rate=2 / 3):
     """Places of the windows over an image, row by row: a list of (top, left).
 
-    Sizes are in pixels; the image counts as padded to at least the crop. Every pixel is in at least one window, and
-    every window is inside.
+    Sizes are in pixels; the image counts as padded to at least the crop. Every pixel is in at least one
+    window, and every window is inside.
     Raises:
       ValueError: stride_rate not in (0, 1] (a greater one would leave gaps), or a size below 1.
     """
@@ -42,7 +42,7 @@ def window_plan(height, width, crop_h, crop_w, stride_rate=2 / 3):
 
 
 def scaled_size(height, width, scale):
-    """Size (h, w) of an image at a scale: the long side is rounded first, the other keeps the aspect (semseg's)."""
+    """Size (h, w) of an image at a scale: the long side is rounded first, the other keeps the aspect."""
     long_size = max(1, int(round(scale * max(height, width))))
     if height > width:
         return long_size, max(1, int(round(long_size / height * width)))
@@ -52,12 +52,13 @@ def scaled_size(height, width, scale):
 class SlidingWindowPredictor:
     """Class probabilities of images of any size, from a network of fixed input size.
 
-    The constructor adds to the default graph (which may be finalised after it); the other methods only run it. The
-    network's variables are its own: build under `tf.variable_scope(tf.get_variable_scope(), reuse=True)` to use those
-    of a training network in the same graph, or restore them from a checkpoint.
+    The constructor adds to the default graph (which may be finalised after it); the other methods only run
+    it. The network's variables are its own: build under `tf.variable_scope(tf.get_variable_scope(),
+    reuse=True)` to use those of a training network in the same graph, or restore them from a checkpoint.
 
     Args:
-      network_fn: function of normalised images [N, crop_h, crop_w, 3] float32 to logits [N, crop_h, crop_w, C].
+      network_fn: function of normalised images [N, h, w, 3] float32, of the crop's size, to logits
+        [N, h, w, C].
       num_classes: C.
       devices: device strings, one a tower.
       crop_size: (h, w) in pixels.
@@ -65,14 +66,16 @@ class SlidingWindowPredictor:
       stride_rate: step between windows over the crop's size, in (0, 1].
       scales: sizes at which each image is seen; their probabilities are averaged.
       flip: also look at each window mirrored left to right.
-      resize: a factor on every scale, for a network trained on images scaled by it. Results have the image's own size.
+      resize: a factor on every scale, for a network trained on images scaled by it. Results have the image's
+        own size.
       aggregation_device: where images and probabilities are resized.
     """
 
-    def __init__(self, network_fn, num_classes, devices, crop_size, mean, std, stride_rate=2 / 3, scales=(1.,),
-                 flip=False, resize=1., aggregation_device="/cpu:0"):
+    def __init__(self, network_fn, num_classes, devices, crop_size, mean, std, stride_rate=2 / 3,
+                 scales=(1.,), flip=False, resize=1., aggregation_device="/cpu:0"):
         if not scales or min(scales) <= 0 or resize <= 0:
-            raise ValueError("scales {} with resize {}: give at least one scale, all above 0".format(scales, resize))
+            raise ValueError("scales {} with resize {}: give at least one scale, all above 0".format(
+                scales, resize))
         window_plan(1, 1, crop_size[0], crop_size[1], stride_rate)
         self._num_classes = num_classes
         self._crop = tuple(crop_size)
@@ -88,7 +91,8 @@ class SlidingWindowPredictor:
             with tf.device(aggregation_device):
                 self._array = tf.placeholder(tf.float32, [None, None, None], name="array")
                 self._size = tf.placeholder(tf.int32, [2], name="size")
-                self._resized = tf.image.resize_bilinear(self._array[None], self._size, half_pixel_centers=True)[0]
+                self._resized = tf.image.resize_bilinear(
+                    self._array[None], self._size, half_pixel_centers=True)[0]
 
     def predict(self, session, image):
         """Probabilities of one image [H, W, 3] uint8 (or float 0..255): [H, W, C] float32."""
@@ -104,12 +108,13 @@ class SlidingWindowPredictor:
             yield np.argmax(probabilities, axis=-1).astype(np.int32)
 
     def predict_all(self, session, images):
-        """`predict` of each image of an iterable, in order, as a generator: their windows share the towers."""
+        """`predict` of each image of an iterable, in order: a generator; their windows share the towers."""
         unfinished = collections.deque()
         batch = []
         for image in images:
             if image.ndim != 3 or image.shape[2] != 3:
-                raise ValueError("an image of shape {} cannot be predicted: [H, W, 3] is wanted".format(image.shape))
+                raise ValueError("an image of shape {} cannot be predicted: [H, W, 3] is wanted".format(
+                    image.shape))
             height, width = image.shape[:2]
             result = _Result(np.zeros((height, width, self._num_classes), np.float32), len(self._scales))
             unfinished.append(result)
@@ -130,9 +135,11 @@ class SlidingWindowPredictor:
     def _run(self, session, batch):
         if not batch:
             return
-        feeds = {tensor: mosaic.window(place)[None] for tensor, (_, mosaic, place) in zip(self._windows, batch)}
+        feeds = {tensor: mosaic.window(place)[None]
+                 for tensor, (_, mosaic, place) in zip(self._windows, batch)}
         # Only the towers that have a window are run: at inference none waits for another.
-        for (result, mosaic, place), window in zip(batch, session.run(self._probabilities[:len(batch)], feeds)):
+        windows = session.run(self._probabilities[:len(batch)], feeds)
+        for (result, mosaic, place), window in zip(batch, windows):
             mosaic.add(place, window[0])
             if not mosaic.missing:
                 result.add(self._resize(session, mosaic.mean(), result.total.shape[:2]))
@@ -144,7 +151,7 @@ class SlidingWindowPredictor:
 
 
 def window_probabilities(network_fn, windows, mean, std, flip):
-    """Softmax of a network on windows [N, h, w, 3] in 0..255: [N, h, w, C] float32, averaged with the mirrored one."""
+    """Softmax [N, h, w, C] of a network on windows [N, h, w, 3] in 0..255, averaged with the mirrored one."""
     images = (windows - tf.constant(mean, tf.float32)) / tf.constant(std, tf.float32)
     if not flip:
         return tf.nn.softmax(tf.cast(network_fn(images), tf.float32))

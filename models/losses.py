@@ -2,9 +2,9 @@
 
 With l_p the cross-entropy of pixel p, w_p its class's weight, and V the pixels that are not ignored:
 
-    mean over a tower    L = sum_{p in V} w_p·l_p / sum_{p in V} w_p       (torch.nn.CrossEntropyLoss(weight=...))
-    mean over all towers the same sums taken over the whole batch, through `towers.weighted_mean`
-    hard pixels          V is replaced by the ceil(fraction·|V|) of its pixels with the greatest l_p, tower by tower
+    tower         L = sum_{p in V} w_p·l_p / sum_{p in V} w_p, as torch.nn.CrossEntropyLoss(weight=w)
+    global        the same sums taken over the whole batch, through `towers.weighted_mean`
+    hard pixels   V is replaced by the ceil(fraction·|V|) of its pixels with the greatest l_p, in each tower
 
 Where V is empty the loss is 0 and so is its gradient. Logits are taken to float32 before the softmax.
 """
@@ -34,7 +34,8 @@ def pspnet_loss(outputs, labels, loss_config, ignore_label=255):
         return {"loss": main_loss, "main_loss": main_loss}
     with tf.name_scope("aux_loss"):
         aux_loss = segmentation_loss(outputs["aux_logits"], labels, **options)
-    return {"loss": main_loss + loss_config.aux_weight * aux_loss, "main_loss": main_loss, "aux_loss": aux_loss}
+    loss = main_loss + loss_config.aux_weight * aux_loss
+    return {"loss": loss, "main_loss": main_loss, "aux_loss": aux_loss}
 
 
 def segmentation_loss(logits, labels, ignore_label=255, mean="tower", class_weights=None,
@@ -43,10 +44,10 @@ def segmentation_loss(logits, labels, ignore_label=255, mean="tower", class_weig
 
     Args:
       logits: [N, H, W, C] (or any [..., C]).
-      labels: [N, H, W] integers, `ignore_label` or 0..C-1. Another value fails in TensorFlow's own op (on the CPU;
-        on a GPU it gives NaN).
-      mean: 'tower', the mean over this tower's pixels; 'global', each tower's share of the mean over the pixels of
-        all towers: then the mean of the towers' losses does not depend on how pixels fell to them.
+      labels: [N, H, W] integers, `ignore_label` or 0..C-1. Another value fails in TensorFlow's own op (on the
+        CPU; on a GPU it gives NaN).
+      mean: 'tower', the mean over this tower's pixels; 'global', each tower's share of the mean over the
+        pixels of all towers: then the mean of the towers' losses does not depend on how pixels fell to them.
       class_weights: None or C non-negative numbers.
       hard_pixel_fraction: None or a number in (0, 1]: the share of hardest pixels that is kept. Hardest is by
         unweighted cross-entropy, so that a class weight changes how much a pixel counts and not whether.
@@ -89,7 +90,7 @@ def _check(logits, labels, mean, class_weights, hard_pixel_fraction):
     if mean not in MEANS:
         raise ValueError("loss mean {!r} is unknown: use one of {}".format(mean, ", ".join(map(repr, MEANS))))
     if not labels.shape.is_compatible_with(logits.shape[:-1]):
-        raise ValueError("logits {} do not fit labels {}: the loss wants one logit vector a label pixel".format(
+        raise ValueError("logits {} do not fit labels {}: the loss wants a logit vector a label pixel".format(
             logits.shape.as_list(), labels.shape.as_list()))
     if class_weights is not None:
         num_classes = logits.shape.as_list()[-1]
@@ -99,5 +100,5 @@ def _check(logits, labels, mean, class_weights, hard_pixel_fraction):
         if min(class_weights) < 0:
             raise ValueError("class weight {} is negative: weights are 0 or more".format(min(class_weights)))
     if hard_pixel_fraction is not None and not 0 < hard_pixel_fraction <= 1:
-        raise ValueError("hard_pixel_fraction {} is not in (0, 1]: give the share of pixels to keep, or None".format(
-            hard_pixel_fraction))
+        raise ValueError("hard_pixel_fraction {} is not in (0, 1]: give the share of pixels to keep, or "
+                         "None".format(hard_pixel_fraction))

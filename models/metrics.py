@@ -1,11 +1,11 @@
-"""The confusion matrix, counted in the graph or in NumPy, and the scores of the official Cityscapes scorer from it.
+"""The confusion matrix, counted in the graph or in NumPy, and the official Cityscapes scores from it.
 
     n[t, p]   pixels of true class t that were predicted p; pixels with the ignored label are not counted
     IoU_c   = n[c, c] / (sum_p n[c, p] + sum_t n[t, c] - n[c, c])
     mIoU    = mean of IoU_c over the classes where that denominator is not 0: absent from truth and prediction
               alike, a class has no score and is left out of the mean, as in
-              cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling. A class that is predicted somewhere but
-              true nowhere scores 0 and counts, there as here.
+              cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling. A class that is predicted somewhere
+              but true nowhere scores 0 and counts, there as here.
     accuracy_c = n[c, c] / sum_p n[c, p], its mean over the classes that are true somewhere
     pixel accuracy = sum_c n[c, c] / sum n
 """
@@ -24,7 +24,8 @@ def confusion_tensor(labels, predictions, num_classes, ignore_label=255):
     Args:
       labels: integer tensor of any shape; `ignore_label` or 0..C-1.
       predictions: integer tensor of the same shape, 0..C-1.
-    Any other value fails when the graph runs, with the value in the message: it would be counted in a wrong cell.
+    Any other value fails when the graph runs, with the value in the message: it would be counted in a wrong
+    cell.
     """
     labels, predictions = (tf.reshape(tf.cast(t, tf.int32), [-1]) for t in (labels, predictions))
     counted = tf.not_equal(labels, ignore_label)
@@ -44,14 +45,15 @@ def streaming_confusion(labels, predictions, num_classes, ignore_label=255, name
     predictions, or add the towers' own totals.
 
     Returns:
-      StreamingConfusion(total, update_op, reset_op): the sum so far ([C, C] int64), the op that adds this batch and
-      gives the new sum, and the op that starts again from zero. `tf.local_variables_initializer()` first.
+      StreamingConfusion(total, update_op, reset_op): the sum so far ([C, C] int64), the op that adds this
+      batch and gives the new sum, and the op that starts again from zero. `tf.local_variables_initializer()`
+      first.
     """
     with tf.variable_scope(None, default_name=name):
         batch = confusion_tensor(labels, predictions, num_classes, ignore_label)
         total = tf.get_variable(
-            "total", [num_classes, num_classes], tf.int64, initializer=tf.zeros_initializer(), trainable=False,
-            collections=[tf.GraphKeys.LOCAL_VARIABLES], use_resource=True)
+            "total", [num_classes, num_classes], tf.int64, initializer=tf.zeros_initializer(),
+            trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES], use_resource=True)
         update_op = total.assign_add(batch, read_value=True)
         reset_op = total.assign(tf.zeros_like(total)).op
         return StreamingConfusion(total.read_value(), tf.identity(update_op, name="update_op"), reset_op)
@@ -65,8 +67,8 @@ def confusion(labels, predictions, num_classes, ignore_label=255):
     """
     labels, predictions = np.asarray(labels), np.asarray(predictions)
     if labels.shape != predictions.shape:
-        raise ValueError("labels have shape {} but predictions {}: resize the prediction to the label's size".format(
-            labels.shape, predictions.shape))
+        raise ValueError("labels have shape {} but predictions {}: resize the prediction to the label's "
+                         "size".format(labels.shape, predictions.shape))
     counted = labels != ignore_label
     labels, predictions = labels[counted].astype(np.int64), predictions[counted].astype(np.int64)
     for kind, values in (("label", labels), ("prediction", predictions)):
@@ -82,9 +84,9 @@ def scores(confusion_matrix):
     """Scores of a confusion matrix [C, C] (rows the truth).
 
     Returns:
-      dict: `miou`, `mean_accuracy`, `pixel_accuracy` as floats (nan where nothing was counted), `per_class_iou` and
-      `per_class_accuracy` as lists with None for a class without a score, `num_classes_present` the number of
-      classes that `miou` is the mean of.
+      dict: `miou`, `mean_accuracy`, `pixel_accuracy` as floats (nan where nothing was counted),
+      `per_class_iou` and `per_class_accuracy` as lists with None for a class without a score, and
+      `num_classes_present`, the number of classes that `miou` is the mean of.
     """
     matrix = np.asarray(confusion_matrix)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:

@@ -7,12 +7,12 @@
 
 Channel dropout drops whole feature maps of an example (PyTorch's Dropout2d).
 
-Initial values of pyramid, head and aux are semseg's, that is PyTorch's defaults: kernels and biases uniform in
-±1/sqrt(inputs · k · k). Without a pretrained backbone they serve as well as any.
+Initial values of pyramid, head and aux are semseg's, that is PyTorch's defaults: kernels and biases uniform
+in ±1/sqrt(inputs · k · k). Without a pretrained backbone they serve as well as any.
 
-Variables: the backbone's under `resnet/` (see resnet.py) and, under `pspnet/`, `pyramid/bin{b}/{conv/kernel,bn/...}`,
-`head/{conv/kernel,bn/...,logits/{kernel,bias}}` and `aux/...` likewise. **What is not under `resnet/` is head**: the
-recipe gives it ten times the learning rate.
+Variables: the backbone's under `resnet/` (see resnet.py) and, under `pspnet/`, `pyramid/bin{b}/conv/kernel`,
+`pyramid/bin{b}/bn/...`, `head/{conv/kernel,bn/...,logits/kernel,logits/bias}` and `aux/...` likewise. **What
+is not under `resnet/` is head**: the recipe gives it ten times the learning rate.
 """
 
 import functools
@@ -32,12 +32,13 @@ def pspnet(images, model_config, num_classes):
 
     Args:
       images: [N, H, W, 3] float, normalised. H and W may be unknown until the graph runs.
-      model_config: has the attributes backbone, stem, width (thin_resnet), pyramid, pyramid_bins, pyramid_channels,
-        head_channels, aux_channels, align_corners, dropout, norm, norm_statistics, norm_momentum, norm_epsilon.
+      model_config: has the attributes backbone, stem, width (thin_resnet), pyramid, pyramid_bins,
+        pyramid_channels, head_channels, aux_channels, align_corners, dropout, norm, norm_statistics,
+        norm_momentum, norm_epsilon.
       num_classes: C.
     Returns:
-      dict of 'logits' [N, H, W, C] and 'aux_logits', the same shape; None with aux_channels 0 or where the tower is not
-      training. Float32, or float64 for float64 images.
+      dict of 'logits' [N, H, W, C] and 'aux_logits', the same shape; None with aux_channels 0 or where the
+      tower is not training. Float32, or float64 for float64 images.
     Raises:
       ValueError: a size that the network cannot take, or an unknown choice in the configuration.
     """
@@ -49,10 +50,12 @@ def pspnet(images, model_config, num_classes):
     with tf.variable_scope("pspnet"):
         with tf.variable_scope("pyramid"):
             x = _pyramid(stages["stage4"], config, norm)
-        logits = _classifier(x, config.head_channels, size, config, norm, num_classes, "head")
+        classify = functools.partial(
+            _classifier, size=size, config=config, norm=norm, num_classes=num_classes)
+        logits = classify(x, config.head_channels, name="head")
         aux_logits = None
         if config.aux_channels and towers.current_tower().training:
-            aux_logits = _classifier(stages["stage3"], config.aux_channels, size, config, norm, num_classes, "aux")
+            aux_logits = classify(stages["stage3"], config.aux_channels, name="aux")
     return {"logits": logits, "aux_logits": aux_logits}
 
 
@@ -64,7 +67,7 @@ def backbone(images, model_config, norm):
 
 
 def normalisation(model_config):
-    """The configured batch normalisation, as `norm(inputs, name=...)`: over all towers, or each tower's own."""
+    """The configured batch normalisation, `norm(inputs, name=...)`: over all towers, or each tower's own."""
     options = dict(momentum=model_config.norm_momentum, epsilon=model_config.norm_epsilon)
     if model_config.norm == "sync":
         return functools.partial(towers.sync_bn, statistics=model_config.norm_statistics, **options)
@@ -74,8 +77,8 @@ def normalisation(model_config):
 def check_input_size(height, width, align_corners=True, pyramid="adaptive", pyramid_bins=(1, 2, 3, 6)):
     """Refuses a crop that the network cannot take, naming the nearest that it can.
 
-    With align corners, features and logits coincide at the corners only where (size-1) % 8 == 0; without, size % 8 == 0.
-    The 'average' pyramid also wants size/8 to be a multiple of every bin.
+    With align corners, features and logits coincide at the corners only where (size-1) % 8 == 0; without,
+    size % 8 == 0. The 'average' pyramid also wants size/8 to be a multiple of every bin.
     Raises:
       ValueError.
     """
@@ -110,7 +113,7 @@ def _pyramid(x, config, norm):
     return tf.concat(branches, axis=-1)
 
 
-def _classifier(x, channels, size, config, norm, num_classes, name):
+def _classifier(x, channels, name, size, config, norm, num_classes):
     with tf.variable_scope(name):
         x = resnet.conv2d(x, channels, 3, "conv", initializer=_uniform_fan_in())
         x = tf.nn.relu(norm(x, name="bn"))
@@ -138,8 +141,9 @@ def _input_size(images, config):
             images.shape.as_list()))
     size = tf.shape(images)[1:3]
     fits = tf.equal(size % 8, 1 if config.align_corners else 0)
-    with tf.control_dependencies([tf.Assert(tf.reduce_all(fits), [
-            "input height and width must be", "8n+1" if config.align_corners else "multiples of 8", "but are", size])]):
+    wanted = "8n+1" if config.align_corners else "multiples of 8"
+    message = ["input height and width must be", wanted, "but are", size]
+    with tf.control_dependencies([tf.Assert(tf.reduce_all(fits), message)]):
         size = tf.identity(size)
     return size[0], size[1]
 

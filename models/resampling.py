@@ -5,9 +5,10 @@ Either is y = R x Cᵀ for each image and channel, with one small matrix for the
     average   A[i, j] = 1/size_i where floor(i·n/b) <= j < ceil((i+1)·n/b), size_i the width of that window
     bilinear  B[i, j] = max(0, 1 - |s_i - j|), with s_i = i·(n-1)/(m-1) (align corners) or min(i·n/m, n-1)
 
-Matrix products rather than `tf.image.resize_bilinear`: that op gives float32 whatever it is given, and its gradient on
-the GPU adds in no fixed order. Measured on two CPU cores, [1, 90, 90, 19] to 713 x 713, forward with gradient: 31 ms
-against 26 ms. Sizes may be unknown until the graph runs; the matrices are then built in the graph.
+Matrix products rather than `tf.image.resize_bilinear`: that op gives float32 whatever it is given, and its
+gradient on the GPU adds in no fixed order. Measured on two CPU cores, [1, 90, 90, 19] to 713 x 713, forward
+with gradient: 31 ms against 26 ms. Sizes may be unknown until the graph runs; the matrices are then built in
+the graph.
 """
 
 import numpy as np
@@ -17,14 +18,15 @@ import tensorflow.compat.v1 as tf
 def adaptive_average_pool(inputs, bins):
     """Means of `inputs` over bins x bins windows that cover it, for each number in `bins`.
 
-    The windows are those of PyTorch's AdaptiveAvgPool2d: they overlap by one where the size does not divide, and
-    equal plain average pooling where it does.
+    The windows are those of PyTorch's AdaptiveAvgPool2d: they overlap by one where the size does not divide,
+    and equal plain average pooling where it does.
 
     Args:
       inputs: [N, H, W, C] float tensor.
       bins: sequence of ints; all are computed in one pass over `inputs`.
     Returns:
-      A list, for each b of `bins`: [N, b, b, C], in the dtype of `inputs` (float32 inside for half precision).
+      A list, for each b of `bins`: [N, b, b, C], in the dtype of `inputs` (float32 inside for half
+      precision).
     """
     wide = _at_least_float32(inputs)
     _, height, width, channels = _shape(wide)
@@ -40,9 +42,9 @@ def adaptive_average_pool(inputs, bins):
 def resize_bilinear(inputs, size, align_corners=True):
     """`inputs` [N, h, w, C] interpolated to [N, H, W, C], size = (H, W) as ints or scalar tensors.
 
-    With `align_corners` the corner pixels of both grids coincide (the recipe's resize). Without, output pixel i
-    reads the input at i·n/m, which is TensorFlow 1's default and is where feature i of a network with symmetric
-    padding and stride m/n is centred. Same dtype as `inputs` (float32 inside for half precision).
+    With `align_corners` the corner pixels of both grids coincide (the recipe's resize). Without, output pixel
+    i reads the input at i·n/m, which is TensorFlow 1's default and is where feature i of a network with
+    symmetric padding and stride m/n is centred. Same dtype as `inputs` (float32 inside for half precision).
     """
     wide = _at_least_float32(inputs)
     _, height, width, channels = _shape(wide)

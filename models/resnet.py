@@ -1,19 +1,19 @@
-"""Residual networks for dense prediction: ResNet-50/101 and a thin one, dilated so that features keep 1/8 of the size.
+"""Dilated residual networks, with features at 1/8 of the size: ResNet-50/101 and a thin one.
 
 A unit adds to its input (through a 1x1 `shortcut` where the shape changes) and ends in a ReLU:
 
     bottleneck   1x1 w → 3x3 w (stride and dilation here) → 1x1 4w         resnet50, resnet101
     basic        3x3 w (stride, dilation) → 3x3 w (dilation)                thin_resnet
 
-Stages 1 to 4 have dilations 1, 1, 2, 4 in every 3x3 convolution and strides 1, 2, 1, 1 in their first unit; the stem
-before them has stride 4. Padding is symmetric everywhere, k//2 pixels times the dilation, as in PyTorch: TensorFlow's
-'same' puts one pixel less before than after where a stride meets an even size, so strided layers pad by themselves.
-An input of 8n+1 gives features of n+1, an input of 8n features of n.
+Stages 1 to 4 have dilations 1, 1, 2, 4 in every 3x3 convolution and strides 1, 2, 1, 1 in their first unit;
+the stem before them has stride 4. Padding is symmetric everywhere, k//2 pixels times the dilation, as in
+PyTorch: TensorFlow's 'same' puts one pixel less before than after where a stride meets an even size, so
+strided layers pad by themselves. An input of 8n+1 gives features of n+1, an input of 8n features of n.
 
-Initial values are those of torchvision and semseg: kernels normal with variance 2/(k·k·outputs) (Kaiming, fan out), γ 1,
-β 0. Convolutions have no bias.
+Initial values are those of torchvision and semseg: kernels normal with variance 2/(k·k·outputs) (Kaiming, fan
+out), γ 1, β 0. Convolutions have no bias.
 
-Variables, all under `resnet/`: `stem/conv{1,2,3}/kernel`, `stem/bn{1,2,3}/{gamma,beta,moving_mean,moving_variance}`,
+Variables, all under `resnet/`: `stem/conv{1,2,3}/kernel`, `stem/bn{1,2,3}/{gamma,beta,moving_mean,...}` and
 `stage{1-4}/unit{1..}/{conv1,conv2,conv3,shortcut}/kernel`, `.../{bn1,bn2,bn3,shortcut_bn}/...`.
 """
 
@@ -78,19 +78,21 @@ def thin_resnet(images, norm, width=16, units=(1, 2, 2, 2)):
 
 
 def conv2d(inputs, filters, size, name, strides=1, dilation=1, initializer=None):
-    """Convolution without bias, padded symmetrically by size//2 · dilation: PyTorch's geometry at any input size."""
+    """Convolution without bias, padded symmetrically by size//2 · dilation, like PyTorch's at any size."""
     padding = "same"
     if strides > 1 and size > 1:
         inputs, padding = _pad(inputs, size // 2), "valid"
     if initializer is None:
         initializer = tf.variance_scaling_initializer(2., mode="fan_out", distribution="untruncated_normal")
-    return towers.layers.conv2d(inputs, filters, size, strides=strides, padding=padding, dilation_rate=dilation,
-                                use_bias=False, kernel_initializer=initializer, name=name)
+    return towers.layers.conv2d(
+        inputs, filters, size, strides=strides, padding=padding, dilation_rate=dilation, use_bias=False,
+        kernel_initializer=initializer, name=name)
 
 
 def _stages(x, unit, units, widths, norm):
     stages = {}
-    for number, (count, width, stride, dilation) in enumerate(zip(units, widths, STRIDES, DILATIONS), start=1):
+    plan = zip(units, widths, STRIDES, DILATIONS)
+    for number, (count, width, stride, dilation) in enumerate(plan, start=1):
         with tf.variable_scope("stage%d" % number):
             for k in range(count):
                 with tf.variable_scope("unit%d" % (k + 1)):
@@ -136,5 +138,6 @@ def _units_of(units):
     if not isinstance(units, str):
         return tuple(units)
     if units not in UNITS:
-        raise ValueError("backbone {!r} is unknown: use one of {}".format(units, ", ".join(map(repr, sorted(UNITS)))))
+        raise ValueError("backbone {!r} is unknown: use one of {}".format(
+            units, ", ".join(map(repr, sorted(UNITS)))))
     return UNITS[units]

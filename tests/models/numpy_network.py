@@ -1,6 +1,6 @@
-"""A PSPNet forward pass in float64 NumPy, written from the papers' description and PyTorch's geometry: the tests' oracle.
+"""A PSPNet forward pass in float64 NumPy, in PyTorch's geometry: the tests' oracle.
 
-It reads weights by name from a dict, and shares no code with models/.
+It is written from the papers, reads weights by name from a dict, and shares no code with models/.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ class NumpyNetwork(object):
         out = np.zeros(x.shape[:1] + (rows, columns, kernel.shape[3]))
         for i in range(size):
             for j in range(size):
-                taps = x[:, i * dilation:, j * dilation:][:, ::stride, ::stride][:, :rows, :columns]
+                taps = x[:, i * dilation :, j * dilation :][:, ::stride, ::stride][:, :rows, :columns]
                 out += taps.dot(kernel[i, j])
         return out + self.weights[name + "/bias"] if bias else out
 
@@ -73,7 +73,9 @@ class NumpyNetwork(object):
         for stage, (stride, dilation) in enumerate([(1, 1), (2, 1), (1, 2), (1, 4)], start=1):
             unit = 1
             while "resnet/stage%d/unit%d/conv1/kernel" % (stage, unit) in self.weights:
-                x = self.unit(x, "resnet/stage%d/unit%d" % (stage, unit), stride if unit == 1 else 1, dilation)
+                x = self.unit(
+                    x, "resnet/stage%d/unit%d" % (stage, unit), stride if unit == 1 else 1, dilation
+                )
                 unit += 1
             results.append(x)
         return results

@@ -1,4 +1,4 @@
-"""The segmentation loss against float64 NumPy: means, class weights, hard pixels, ignored pixels, gradients."""
+"""The segmentation loss against float64 NumPy: means, class weights, hard and ignored pixels, gradients."""
 
 import types
 
@@ -17,7 +17,9 @@ def cross_entropy(logits, labels):
     flat, classes = logits.reshape(-1, logits.shape[-1]).astype(np.float64), labels.reshape(-1)
     flat, classes = flat[classes != IGNORE], classes[classes != IGNORE]
     top = flat.max(axis=1)
-    return top + np.log(np.exp(flat - top[:, None]).sum(axis=1)) - flat[np.arange(len(classes)), classes], classes
+    return top + np.log(np.exp(flat - top[:, None]).sum(axis=1)) - flat[
+        np.arange(len(classes)), classes
+    ], classes
 
 
 def reference(logits, labels, class_weights=None, fraction=None):
@@ -25,12 +27,12 @@ def reference(logits, labels, class_weights=None, fraction=None):
     values, classes = cross_entropy(logits, labels)
     weights = np.ones(len(values)) if class_weights is None else np.asarray(class_weights)[classes]
     if fraction is not None:
-        order = np.argsort(-values)[:int(np.ceil(round(fraction * len(values), 6)))]
+        order = np.argsort(-values)[: int(np.ceil(round(fraction * len(values), 6)))]
         values, weights = values[order], weights[order]
     return (values * weights).sum(), weights.sum()
 
 
-def example(seed=0, shape=(2, 7, 5), num_classes=4, ignored=.3, dtype=np.float64):
+def example(seed=0, shape=(2, 7, 5), num_classes=4, ignored=0.3, dtype=np.float64):
     rng = np.random.RandomState(seed)
     labels = rng.randint(0, num_classes, shape).astype(np.int32)
     labels[rng.rand(*shape) < ignored] = IGNORE
@@ -45,46 +47,52 @@ def loss_and_gradient(logits, labels, **options):
 
 
 @pytest.mark.parametrize("mean", ["tower", "global"])
-@pytest.mark.parametrize("class_weights", [None, (1., .5, 3., 0.)])
-@pytest.mark.parametrize("fraction", [None, 1., .6, .07])
+@pytest.mark.parametrize("class_weights", [None, (1.0, 0.5, 3.0, 0.0)])
+@pytest.mark.parametrize("fraction", [None, 1.0, 0.6, 0.07])
 def test_loss_and_gradient_equal_numpy(mean, class_weights, fraction):
     logits, labels = example()
-    loss, gradient = loss_and_gradient(logits, labels, mean=mean, class_weights=class_weights,
-                                       hard_pixel_fraction=fraction)
+    loss, gradient = loss_and_gradient(
+        logits, labels, mean=mean, class_weights=class_weights, hard_pixel_fraction=fraction
+    )
     total, weight = reference(logits, labels, class_weights, fraction)
     assert loss == pytest.approx(total / weight, rel=1e-12)
     direction = np.random.RandomState(1).randn(*logits.shape)
     step = 1e-6
-    numeric = [np.divide(*reference(logits + s * step * direction, labels, class_weights, fraction)) for s in (1, -1)]
+    numeric = [
+        np.divide(*reference(logits + s * step * direction, labels, class_weights, fraction)) for s in (1, -1)
+    ]
     assert (gradient * direction).sum() == pytest.approx((numeric[0] - numeric[1]) / (2 * step), rel=1e-6)
 
 
 @pytest.mark.parametrize("mean", ["tower", "global"])
-@pytest.mark.parametrize("fraction", [None, .5])
-@pytest.mark.parametrize("class_weights", [None, (1., .5, 3., 2.)])
+@pytest.mark.parametrize("fraction", [None, 0.5])
+@pytest.mark.parametrize("class_weights", [None, (1.0, 0.5, 3.0, 2.0)])
 def test_ignored_pixels_alone_give_zero_loss_and_zero_gradient(mean, fraction, class_weights):
     logits, labels = example(ignored=1.1)
-    loss, gradient = loss_and_gradient(logits, labels, mean=mean, class_weights=class_weights,
-                                       hard_pixel_fraction=fraction)
+    loss, gradient = loss_and_gradient(
+        logits, labels, mean=mean, class_weights=class_weights, hard_pixel_fraction=fraction
+    )
     assert loss == 0 and not gradient.any()
 
 
 def test_classes_of_weight_zero_alone_give_zero_and_not_nan():
     logits, labels = example()
-    loss, gradient = loss_and_gradient(logits, np.where(labels == IGNORE, IGNORE, 1), class_weights=(1., 0., 1., 1.))
+    loss, gradient = loss_and_gradient(
+        logits, np.where(labels == IGNORE, IGNORE, 1), class_weights=(1.0, 0.0, 1.0, 1.0)
+    )
     assert loss == 0 and not gradient.any()
 
 
 def test_no_gradient_reaches_ignored_pixels():
     logits, labels = example()
-    for fraction in (None, .5):
+    for fraction in (None, 0.5):
         _, gradient = loss_and_gradient(logits, labels, hard_pixel_fraction=fraction)
         assert not gradient[labels == IGNORE].any() and gradient[labels != IGNORE].any()
 
 
 def test_hard_pixels_are_as_many_as_asked_and_the_hardest():
-    logits, labels = example(ignored=0., shape=(1, 10, 10))
-    _, gradient = loss_and_gradient(logits, labels, hard_pixel_fraction=.07)
+    logits, labels = example(ignored=0.0, shape=(1, 10, 10))
+    _, gradient = loss_and_gradient(logits, labels, hard_pixel_fraction=0.07)
     kept = gradient.any(axis=-1).reshape(-1)
     values, _ = cross_entropy(logits, labels)
     assert kept.sum() == 7 and values[kept].min() > values[~kept].max()
@@ -103,12 +111,14 @@ def per_tower(logits, labels, **options):
     fed = tf.constant(logits)
     results = towers.build(
         lambda x, y: losses.segmentation_loss(x, y, **options),
-        [(x, y) for x, y in zip(tf.split(fed, 2), tf.split(tf.constant(labels), 2))], ["/cpu:0", "/cpu:0"])
+        [(x, y) for x, y in zip(tf.split(fed, 2), tf.split(tf.constant(labels), 2))],
+        ["/cpu:0", "/cpu:0"],
+    )
     with tf.Session() as session:
         return session.run([results, tf.gradients(tf.add_n(results) / 2, fed)[0]])
 
 
-@pytest.mark.parametrize("class_weights", [None, (1., .5, 3., .1)])
+@pytest.mark.parametrize("class_weights", [None, (1.0, 0.5, 3.0, 0.1)])
 def test_global_mean_over_two_towers_is_the_mean_of_the_whole_batch(class_weights):
     logits, labels = example()
     labels[0, :5] = IGNORE  # one tower has far fewer pixels than the other
@@ -128,26 +138,32 @@ def test_tower_mean_is_of_the_tower_alone():
 
 
 def test_pspnet_loss_adds_the_auxiliary_head_with_its_weight():
-    config = types.SimpleNamespace(mean="tower", aux_weight=.4, class_weights=None, hard_pixel_fraction=None)
+    config = types.SimpleNamespace(mean="tower", aux_weight=0.4, class_weights=None, hard_pixel_fraction=None)
     (logits, labels), (aux_logits, _) = example(0), example(1)
-    result = losses.pspnet_loss({"logits": tf.constant(logits), "aux_logits": tf.constant(aux_logits)},
-                                tf.constant(labels), config)
-    alone = losses.pspnet_loss({"logits": tf.constant(logits), "aux_logits": None}, tf.constant(labels), config)
+    result = losses.pspnet_loss(
+        {"logits": tf.constant(logits), "aux_logits": tf.constant(aux_logits)}, tf.constant(labels), config
+    )
+    alone = losses.pspnet_loss(
+        {"logits": tf.constant(logits), "aux_logits": None}, tf.constant(labels), config
+    )
     with tf.Session() as session:
         result, alone = session.run([result, alone])
     main, aux = (np.divide(*reference(x, labels)) for x in (logits, aux_logits))
     assert result["main_loss"] == pytest.approx(main) and result["aux_loss"] == pytest.approx(aux)
-    assert result["loss"] == pytest.approx(main + .4 * aux)
+    assert result["loss"] == pytest.approx(main + 0.4 * aux)
     assert set(alone) == {"loss", "main_loss"} and alone["loss"] == pytest.approx(main)
 
 
-@pytest.mark.parametrize("options, said", [
-    (dict(mean="batch"), "'batch' is unknown.*'tower', 'global'"),
-    (dict(class_weights=(1., 2.)), "2 class weights for 4 classes"),
-    (dict(class_weights=(1., 2., -1., 1.)), "-1.0 is negative"),
-    (dict(hard_pixel_fraction=0.), r"0.0 is not in \(0, 1\]"),
-    (dict(hard_pixel_fraction=1.5), r"1.5 is not in \(0, 1\]"),
-])
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (dict(mean="batch"), "'batch' is unknown.*'tower', 'global'"),
+        (dict(class_weights=(1.0, 2.0)), "2 class weights for 4 classes"),
+        (dict(class_weights=(1.0, 2.0, -1.0, 1.0)), "-1.0 is negative"),
+        (dict(hard_pixel_fraction=0.0), r"0.0 is not in \(0, 1\]"),
+        (dict(hard_pixel_fraction=1.5), r"1.5 is not in \(0, 1\]"),
+    ],
+)
 def test_wrong_options_end_in_one_line_that_says_what_to_do(options, said):
     logits, labels = example()
     with pytest.raises(ValueError, match=said) as error:

@@ -1,4 +1,4 @@
-"""The confusion matrix and its scores, held against the official Cityscapes scorer and against counting pixel by pixel."""
+"""The confusion matrix against counting pixel by pixel, its scores against the official Cityscapes scorer."""
 
 import math
 
@@ -23,13 +23,17 @@ def random_maps(seed, num_classes=5, shape=(2, 7, 9), absent=()):
     rng = np.random.RandomState(seed)
     kinds = [c for c in range(num_classes) if c not in absent]
     labels = rng.choice(kinds + [IGNORE], shape)
-    predictions = np.where(rng.rand(*shape) < .5, np.where(labels == IGNORE, 0, labels), rng.choice(kinds, shape))
+    predictions = np.where(
+        rng.rand(*shape) < 0.5, np.where(labels == IGNORE, 0, labels), rng.choice(kinds, shape)
+    )
     return labels.astype(np.int32), predictions.astype(np.int32)
 
 
 def test_numpy_confusion_counts_every_pixel_that_is_not_ignored():
     labels, predictions = random_maps(0)
-    np.testing.assert_array_equal(metrics.confusion(labels, predictions, 5), counted_one_by_one(labels, predictions, 5))
+    np.testing.assert_array_equal(
+        metrics.confusion(labels, predictions, 5), counted_one_by_one(labels, predictions, 5)
+    )
     assert metrics.confusion(labels, predictions, 5).dtype == np.int64
 
 
@@ -58,13 +62,17 @@ def test_graph_confusion_of_ignored_pixels_alone_is_zero():
         np.testing.assert_array_equal(session.run(matrix), np.zeros((4, 4)))
 
 
-@pytest.mark.parametrize("label, prediction, said", [(5, 0, "label"), (-1, 0, "label"), (0, 5, "prediction"),
-                                                     (0, -1, "prediction")])
+@pytest.mark.parametrize(
+    "label, prediction, said",
+    [(5, 0, "label"), (-1, 0, "label"), (0, 5, "prediction"), (0, -1, "prediction")],
+)
 def test_a_value_that_is_no_class_is_refused_and_named(label, prediction, said):
     with pytest.raises(ValueError, match="{} {}".format(said, label + prediction)):
         metrics.confusion(np.array([0, label]), np.array([0, prediction]), 5)
     matrix = metrics.confusion_tensor(tf.constant([0, label]), tf.constant([0, prediction]), 5)
-    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match="a {} is not".format(said)):
+    with tf.Session() as session, pytest.raises(
+        tf.errors.InvalidArgumentError, match="a {} is not".format(said)
+    ):
         session.run(matrix)
 
 
@@ -74,8 +82,8 @@ def test_maps_of_different_size_are_refused():
 
 
 def test_scores_by_hand():
-    # Class 0: 3 right, 1 taken for class 1. Class 1: 2 right. Class 2 is true nowhere, but predicted on one pixel of
-    # class 1: it scores 0 and counts. Class 3 is nowhere at all: no score.
+    # Class 0: 3 right, 1 taken for class 1. Class 1: 2 right. Class 2 is true nowhere, but predicted on one
+    # pixel of class 1: it scores 0 and counts. Class 3 is nowhere at all: no score.
     matrix = [[3, 1, 0, 0], [0, 2, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
     result = metrics.scores(matrix)
     assert result["per_class_iou"] == [3 / 4, 2 / 4, 0, None]
@@ -93,7 +101,7 @@ def test_scores_of_nothing_are_nan_and_not_zero():
 
 
 def test_counts_beyond_int32_are_exact():
-    big = 2 ** 40 + 1
+    big = 2**40 + 1
     assert metrics.scores([[big, 1], [0, big]])["per_class_iou"][0] == big / (big + 1)
 
 
@@ -102,6 +110,7 @@ def test_scores_equal_the_official_scorer_to_the_last_digit(tmp_path, absent):
     scorer = pytest.importorskip("cityscapesscripts.evaluation.evalPixelLevelSemanticLabeling")
     image = pytest.importorskip("PIL.Image")
     from cityscapesscripts.helpers.labels import labels as table
+
     ids = {label.trainId: label.id for label in table if 0 <= label.trainId < 255}
     ids[IGNORE] = 3
     to_id = np.vectorize(ids.get, otypes=[np.uint8])

@@ -1,4 +1,4 @@
-"""The whole network against a float64 NumPy forward pass, and what it promises about sizes, heads, dropout and towers."""
+"""The network against a float64 NumPy forward pass; its promises about sizes, heads, dropout and towers."""
 
 import types
 
@@ -15,18 +15,34 @@ CLASSES = 5
 
 
 def config(**changes):
-    values = dict(backbone="thin_resnet", stem="deep", width=3, pyramid="adaptive", pyramid_bins=(1, 2, 3, 6),
-                  pyramid_channels=4, head_channels=6, aux_channels=3, align_corners=True, dropout=0., norm="plain",
-                  norm_statistics="sum", norm_momentum=.9, norm_epsilon=1e-5)
+    values = dict(
+        backbone="thin_resnet",
+        stem="deep",
+        width=3,
+        pyramid="adaptive",
+        pyramid_bins=(1, 2, 3, 6),
+        pyramid_channels=4,
+        head_channels=6,
+        aux_channels=3,
+        align_corners=True,
+        dropout=0.0,
+        norm="plain",
+        norm_statistics="sum",
+        norm_momentum=0.9,
+        norm_epsilon=1e-5,
+    )
     assert set(changes) <= set(values)
     return types.SimpleNamespace(**dict(values, **changes))
 
 
 def build(images, training=False, num_towers=1, **changes):
     """Outputs of each tower."""
-    return towers.build(lambda x: pspnet.pspnet(x, config(**changes), CLASSES),
-                        towers.split_batch((images,), num_towers), ["/cpu:0"] * num_towers,
-                        training=training)
+    return towers.build(
+        lambda x: pspnet.pspnet(x, config(**changes), CLASSES),
+        towers.split_batch((images,), num_towers),
+        ["/cpu:0"] * num_towers,
+        training=training,
+    )
 
 
 def photographs(size, seed=1, count=2):
@@ -37,25 +53,43 @@ def photographs(size, seed=1, count=2):
 def small_resnet50(monkeypatch):
     """Lets the name 'resnet50' build a small network of the same kind: bottlenecks, either stem."""
     whole = resnet.resnet
-    monkeypatch.setattr(pspnet.resnet, "resnet",
-                        lambda images, name, norm, stem: whole(images, (1, 1, 1, 1), norm, stem, width=2))
+    monkeypatch.setattr(
+        pspnet.resnet,
+        "resnet",
+        lambda images, name, norm, stem: whole(images, (1, 1, 1, 1), norm, stem, width=2),
+    )
 
 
 # 41 gives features of 6, which every bin divides; 49 of 7, where the windows of bins 2, 3 and 6 overlap.
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("backbone, kind", [("thin_resnet", "thin"), ("resnet50", "deep"), ("resnet50", "7x7")])
-@pytest.mark.parametrize("size, align_corners, pyramid", [((41, 41), True, "average"), ((49, 57), True, "adaptive"),
-                                                          ((48, 96), False, "average"), ((40, 56), False, "adaptive")])
+@pytest.mark.parametrize(
+    "backbone, kind", [("thin_resnet", "thin"), ("resnet50", "deep"), ("resnet50", "7x7")]
+)
+@pytest.mark.parametrize(
+    "size, align_corners, pyramid",
+    [
+        ((41, 41), True, "average"),
+        ((49, 57), True, "adaptive"),
+        ((48, 96), False, "average"),
+        ((40, 56), False, "adaptive"),
+    ],
+)
 def test_logits_equal_numpy(small_resnet50, size, align_corners, pyramid, backbone, kind, training):
     images = photographs(size)
-    outputs = build(tf.constant(images), training, backbone=backbone, stem=kind, align_corners=align_corners,
-                    pyramid=pyramid)[0]
+    outputs = build(
+        tf.constant(images),
+        training,
+        backbone=backbone,
+        stem=kind,
+        align_corners=align_corners,
+        pyramid=pyramid,
+    )[0]
     with tf.Session() as session:
         weights = random_weights(session)
         logits = session.run(outputs["logits"])
         aux_logits = session.run(outputs["aux_logits"]) if training else None
     expected, expected_aux = NumpyNetwork(weights, training).pspnet(images, kind, (1, 2, 3, 6), align_corners)
-    assert logits.shape == (2,) + size + (CLASSES,) and expected.std() > .1
+    assert logits.shape == (2,) + size + (CLASSES,) and expected.std() > 0.1
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-7)
     if training:
         np.testing.assert_allclose(aux_logits, expected_aux, rtol=0, atol=1e-7)
@@ -73,7 +107,7 @@ def test_gradients_equal_differences_of_the_numpy_network():
     with tf.Session() as session:
         weights = random_weights(session)
         gradients = session.run(gradients)
-    rng, slope, steps = np.random.RandomState(3), 0., {}
+    rng, slope, steps = np.random.RandomState(3), 0.0, {}
     for variable, gradient in zip(variables, gradients):
         steps[variable.op.name] = rng.randn(*gradient.shape)
         slope += (steps[variable.op.name] * gradient).sum()
@@ -121,35 +155,44 @@ def test_synchronised_towers_equal_one_device_and_plain_ones_do_not(training):
             results[norm, num_towers] = np.concatenate(session.run([o["logits"] for o in outputs]))
     np.testing.assert_allclose(results["sync", 2], results["plain", 1], rtol=0, atol=1e-8)
     apart = abs(results["plain", 2] - results["plain", 1]).max()
-    assert apart > .1 if training else apart < 1e-8
+    assert apart > 0.1 if training else apart < 1e-8
 
 
 def test_dropout_drops_whole_channels_of_an_example_in_training_only():
     images = photographs((33, 41), count=8)
     outcomes = {}
-    for training, dropout in ((True, 0.), (True, .5), (False, .5), (False, 0.)):
+    for training, dropout in ((True, 0.0), (True, 0.5), (False, 0.5), (False, 0.0)):
         tf.reset_default_graph()
         tf.set_random_seed(7)
         logits = build(tf.constant(images), training, head_channels=CLASSES, dropout=dropout)[0]["logits"]
         with tf.Session() as session:
             random_weights(session)
-            load(session, {"pspnet/head/logits/kernel": np.eye(CLASSES)[None, None],  # hands its input through
-                           "pspnet/head/logits/bias": np.zeros(CLASSES)})
+            load(
+                session,
+                {
+                    "pspnet/head/logits/kernel": np.eye(CLASSES)[None, None],  # hands its input through
+                    "pspnet/head/logits/bias": np.zeros(CLASSES),
+                },
+            )
             outcomes[training, dropout] = session.run(logits)
-    np.testing.assert_allclose(outcomes[False, .5], outcomes[False, 0.], rtol=0, atol=1e-12)
-    whole, dropped = outcomes[True, 0.], outcomes[True, .5]
+    np.testing.assert_allclose(outcomes[False, 0.5], outcomes[False, 0.0], rtol=0, atol=1e-12)
+    whole, dropped = outcomes[True, 0.0], outcomes[True, 0.5]
     kept = dropped.any(axis=(1, 2))
     np.testing.assert_allclose(dropped, 2 * whole * kept[:, None, None], rtol=0, atol=1e-9)
     alive = whole.any(axis=(1, 2))
-    assert .2 < kept[alive].mean() < .8 and len(np.unique(kept, axis=0)) > 1
+    assert 0.2 < kept[alive].mean() < 0.8 and len(np.unique(kept, axis=0)) > 1
 
 
 def test_everything_that_is_not_head_is_under_resnet():
     build(tf.zeros([1, 33, 33, 3]), training=True)
     norm = ["/beta", "/gamma", "/moving_mean", "/moving_variance"]
     scopes = ["pspnet/pyramid/bin%d" % b for b in (1, 2, 3, 6)] + ["pspnet/head", "pspnet/aux"]
-    expected = [scope + "/conv/kernel" for scope in scopes] + [scope + "/bn" + n for scope in scopes for n in norm]
-    expected += ["pspnet/%s/logits/%s" % (head, kind) for head in ("head", "aux") for kind in ("kernel", "bias")]
+    expected = [scope + "/conv/kernel" for scope in scopes] + [
+        scope + "/bn" + n for scope in scopes for n in norm
+    ]
+    expected += [
+        "pspnet/%s/logits/%s" % (head, kind) for head in ("head", "aux") for kind in ("kernel", "bias")
+    ]
     names = [v.op.name for v in tf.global_variables()]
     assert sorted(n for n in names if not n.startswith("resnet/")) == sorted(expected)
 
@@ -161,11 +204,13 @@ def test_heads_start_uniform_within_one_over_root_fan_in():
         for variable in tf.trainable_variables():
             name = variable.op.name
             if name.startswith("pspnet/") and name.endswith(("kernel", "bias")):
-                kernel = next(v for v in tf.trainable_variables() if v.op.name == name.replace("bias", "kernel"))
-                bound, value = np.prod(kernel.shape.as_list()[:3]) ** -.5, session.run(variable)
+                kernel = next(
+                    v for v in tf.trainable_variables() if v.op.name == name.replace("bias", "kernel")
+                )
+                bound, value = np.prod(kernel.shape.as_list()[:3]) ** -0.5, session.run(variable)
                 assert abs(value).max() <= bound * (1 + 1e-6), name
                 if value.size > 500:
-                    assert value.std() == pytest.approx(bound / 3 ** .5, rel=.1), name
+                    assert value.std() == pytest.approx(bound / 3**0.5, rel=0.1), name
 
 
 def test_without_auxiliary_channels_there_is_no_auxiliary_head():
@@ -173,11 +218,17 @@ def test_without_auxiliary_channels_there_is_no_auxiliary_head():
     assert not any("aux" in v.op.name for v in tf.global_variables())
 
 
-@pytest.mark.parametrize("size, options, nearest", [
-    ((712, 713), {}, "height 712.*nearest are 705 and 713"), ((713, 720), {}, "width 720.*nearest are 713 and 721"),
-    ((1, 9), {}, "height 1 .*nearest are 9$"), ((713, 712), dict(align_corners=False), "height 713.*712 and 720"),
-    ((864, 872), dict(align_corners=False, pyramid="average"), "width 872.*864 and 912"),
-    ((721, 713), dict(pyramid="average"), "height 721.*713 and 761")])
+@pytest.mark.parametrize(
+    "size, options, nearest",
+    [
+        ((712, 713), {}, "height 712.*nearest are 705 and 713"),
+        ((713, 720), {}, "width 720.*nearest are 713 and 721"),
+        ((1, 9), {}, "height 1 .*nearest are 9$"),
+        ((713, 712), dict(align_corners=False), "height 713.*712 and 720"),
+        ((864, 872), dict(align_corners=False, pyramid="average"), "width 872.*864 and 912"),
+        ((721, 713), dict(pyramid="average"), "height 721.*713 and 761"),
+    ],
+)
 def test_a_crop_that_does_not_fit_is_refused_with_the_nearest(size, options, nearest):
     with pytest.raises(ValueError, match=nearest) as error:
         pspnet.check_input_size(size[0], size[1], **options)
@@ -196,6 +247,6 @@ def test_crops_of_the_recipes_fit():
 
 @pytest.mark.parametrize("changes", [dict(backbone="vgg"), dict(pyramid="max"), dict(norm="group")])
 def test_unknown_choices_are_refused_by_name(changes):
-    (name, value), = changes.items()
+    ((name, value),) = changes.items()
     with pytest.raises(ValueError, match="model.{} '{}' is unknown: use one of".format(name, value)):
         build(tf.zeros([1, 33, 33, 3]), **changes)

@@ -24,15 +24,16 @@ def resize_by_points(x, height, width, align_corners):
     for i in range(height):
         for j in range(width):
             if align_corners:
-                y = i * (h - 1) / (height - 1) if height > 1 else 0.
-                z = j * (w - 1) / (width - 1) if width > 1 else 0.
+                y = i * (h - 1) / (height - 1) if height > 1 else 0.0
+                z = j * (w - 1) / (width - 1) if width > 1 else 0.0
             else:
                 y, z = i * h / height, j * w / width
             top, left = min(int(y), h - 1), min(int(z), w - 1)
             bottom, right = min(top + 1, h - 1), min(left + 1, w - 1)
             down, across = y - top, z - left
-            out[:, i, j] = ((x[:, top, left] * (1 - across) + x[:, top, right] * across) * (1 - down)
-                            + (x[:, bottom, left] * (1 - across) + x[:, bottom, right] * across) * down)
+            out[:, i, j] = (x[:, top, left] * (1 - across) + x[:, top, right] * across) * (1 - down) + (
+                x[:, bottom, left] * (1 - across) + x[:, bottom, right] * across
+            ) * down
     return out
 
 
@@ -53,8 +54,17 @@ def test_adaptive_average_is_the_mean_of_its_windows(size, dynamic):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("align_corners", [True, False])
-@pytest.mark.parametrize("size, to", [((2, 3), (9, 17)), ((6, 6), (23, 30)), ((1, 1), (5, 4)), ((3, 2), (24, 16)),
-                                      ((9, 7), (3, 2)), ((4, 4), (1, 1))])
+@pytest.mark.parametrize(
+    "size, to",
+    [
+        ((2, 3), (9, 17)),
+        ((6, 6), (23, 30)),
+        ((1, 1), (5, 4)),
+        ((3, 2), (24, 16)),
+        ((9, 7), (3, 2)),
+        ((4, 4), (1, 1)),
+    ],
+)
 def test_bilinear_resize_interpolates_point_by_point(size, to, align_corners, dynamic):
     x = np.random.RandomState(1).randn(2, size[0], size[1], 3)
     result = run(lambda t: resampling.resize_bilinear(t, to, align_corners), x, dynamic)
@@ -69,7 +79,9 @@ def test_bilinear_resize_equals_tensorflows(align_corners):
     theirs = tf.image.resize_bilinear(fed, (96, 121), align_corners=align_corners)
     upstream = tf.constant(np.random.RandomState(3).randn(2, 96, 121, 19).astype(np.float32))
     with tf.Session() as session:
-        a, b, da, db = session.run([ours, theirs] + [tf.gradients(y, fed, upstream)[0] for y in (ours, theirs)])
+        a, b, da, db = session.run(
+            [ours, theirs] + [tf.gradients(y, fed, upstream)[0] for y in (ours, theirs)]
+        )
     np.testing.assert_allclose(a, b, rtol=0, atol=2e-5)
     np.testing.assert_allclose(da, db, rtol=0, atol=1e-3)
 

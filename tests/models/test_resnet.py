@@ -10,7 +10,7 @@ from tests.models.numpy_network import NumpyNetwork
 
 
 def plain_norm(inputs, name):
-    return towers.layers.batch_normalization(inputs, momentum=.9, epsilon=1e-5, name=name)
+    return towers.layers.batch_normalization(inputs, momentum=0.9, epsilon=1e-5, name=name)
 
 
 def build(images, kind):
@@ -20,10 +20,11 @@ def build(images, kind):
 
 
 def load(session, values):
-    """Sets variables (op name to array) in one run: `Variable.load` is a run each, and each plans the whole graph."""
+    """Sets variables (op name to array) in one run; `Variable.load` is a run each, which plans the graph."""
     variables = [v for v in tf.global_variables() if v.op.name in values]
-    session.run([v.initializer for v in variables],
-                {v.initializer.inputs[1]: values[v.op.name] for v in variables})
+    session.run(
+        [v.initializer for v in variables], {v.initializer.inputs[1]: values[v.op.name] for v in variables}
+    )
 
 
 def random_weights(session, seed=0):
@@ -34,9 +35,9 @@ def random_weights(session, seed=0):
         if name.endswith("kernel"):
             value = rng.randn(*shape) * np.sqrt(2 / np.prod(shape[:3]))
         elif name.endswith(("gamma", "moving_variance")):
-            value = rng.uniform(.5, 1.5, shape)
+            value = rng.uniform(0.5, 1.5, shape)
         else:
-            value = rng.randn(*shape) * .3
+            value = rng.randn(*shape) * 0.3
         weights[name] = value
     load(session, weights)
     return weights
@@ -53,7 +54,7 @@ def test_every_stage_equals_numpy_at_any_size(kind, size):
     expected = NumpyNetwork(weights).stages(images, kind)
     for number, reference in enumerate(expected, start=1):
         np.testing.assert_allclose(results["stage%d" % number], reference, rtol=0, atol=1e-9)
-        assert reference.std() > .1  # the comparison is of something
+        assert reference.std() > 0.1  # the comparison is of something
 
 
 @pytest.mark.parametrize("kind", ["deep", "7x7", "thin"])
@@ -74,8 +75,9 @@ def test_sizes_may_be_unknown_until_the_graph_runs():
     np.testing.assert_allclose(result, NumpyNetwork(weights).stages(value, "deep")[3], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name, parameters, norms", [("resnet50", 25557032 - 2049000, 53),
-                                                     ("resnet101", 44549160 - 2049000, 104)])
+@pytest.mark.parametrize(
+    "name, parameters, norms", [("resnet50", 25557032 - 2049000, 53), ("resnet101", 44549160 - 2049000, 104)]
+)
 def test_parameters_are_as_many_as_torchvision_publishes(name, parameters, norms):
     resnet.resnet(tf.zeros([1, 33, 33, 3]), name, plain_norm, "7x7")
     assert sum(v.shape.num_elements() for v in tf.trainable_variables()) == parameters
@@ -86,7 +88,10 @@ def test_deep_stem_widens_the_first_stage_to_128():
     resnet.resnet(tf.zeros([1, 33, 33, 3]), "resnet50", plain_norm, "deep")
     shapes = {v.op.name: tuple(v.shape.as_list()) for v in tf.trainable_variables()}
     assert [shapes["resnet/stem/conv%d/kernel" % k] for k in (1, 2, 3)] == [
-        (3, 3, 3, 64), (3, 3, 64, 64), (3, 3, 64, 128)]
+        (3, 3, 3, 64),
+        (3, 3, 64, 64),
+        (3, 3, 64, 128),
+    ]
     assert shapes["resnet/stage1/unit1/shortcut/kernel"] == (1, 1, 128, 256)
     assert shapes["resnet/stage4/unit3/conv2/kernel"] == (3, 3, 512, 512)
 
@@ -100,7 +105,9 @@ def test_variable_names_are_those_that_are_documented():
         if unit.endswith("unit1"):
             layers.append(("shortcut", "shortcut_bn"))
         for conv, bn in layers:
-            expected += ["resnet/{}/{}/kernel".format(unit, conv)] + ["resnet/{}/{}/{}".format(unit, bn, n) for n in norm]
+            expected += ["resnet/{}/{}/kernel".format(unit, conv)] + [
+                "resnet/{}/{}/{}".format(unit, bn, n) for n in norm
+            ]
     assert sorted(v.op.name for v in tf.global_variables()) == sorted(expected)
 
 
@@ -113,7 +120,7 @@ def test_kernels_start_normal_with_kaiming_fan_out_variance():
             value = session.run(variable)
             if variable.op.name.endswith("kernel") and value.size > 5000:
                 std = np.sqrt(2 / (value.shape[0] * value.shape[1] * value.shape[3]))
-                assert value.std() == pytest.approx(std, rel=.05)
+                assert value.std() == pytest.approx(std, rel=0.05)
                 assert abs(value).max() > 2.5 * std  # not truncated
             elif variable.op.name.endswith("gamma"):
                 assert (value == 1).all()
