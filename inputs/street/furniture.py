@@ -63,8 +63,8 @@ class Lamp(object):
 
     def draw(self, view):
         x, z, h = self.x, self.z, self.height
-        view.upright(x, z, 0.26, 0, h, self.color, POLE)
-        view.upright(x, z, 0.4, 0, 0.9, self.color, POLE, 0.85)
+        view.upright(x, z, 0.32, 0, h, self.color, POLE)
+        view.upright(x, z, 0.46, 0, 0.9, self.color, POLE, 0.85)
         view.upright(x + 0.06, z, 0.07, 0.9, h, self.color, None, 1.35)
         view.polygon(
             [(x, h - 0.2, z), (x, h, z), (x + self.reach, h + 0.35, z), (x + self.reach, h + 0.13, z)],
@@ -98,7 +98,7 @@ class Signal(object):
 
     def draw(self, view):
         x, z, h, s = self.x, self.z, self.height, self.size
-        view.upright(x, z, 0.24, 0, h, STEEL, POLE)
+        view.upright(x, z, 0.3, 0, h, STEEL, POLE)
         view.upright(x + 0.06, z, 0.06, 0, h, STEEL, None, 1.35)
         view.upright(x, z, 0.72 * s, h - 0.4 * s, h + 1.3 * s, (206, 176, 42), LIGHT, 0.9)
         view.upright(x, z, 0.6 * s, h - 0.34 * s, h + 1.24 * s, (26, 30, 30), LIGHT)
@@ -120,14 +120,14 @@ class Sign(object):
         self.x, self.z = x, z
         self.kind = rng.randint(6)
         self.height = rng.uniform(2.3, 2.9)
-        self.radius = rng.uniform(0.46, 0.6)
+        self.radius = rng.uniform(0.5, 0.64)
 
     def cast(self, view):
         view.round_shadow(self.x, self.z, 0.25, 0.4)
 
     def draw(self, view):
         x, z, y, r = self.x, self.z, self.height, self.radius
-        view.upright(x, z, 0.2, 0, y, STEEL, POLE)
+        view.upright(x, z, 0.26, 0, y, STEEL, POLE)
         view.upright(x + 0.05, z, 0.05, 0, y, STEEL, None, 1.35)
         red, blue, white, yellow = (206, 30, 40), (26, 84, 176), (240, 240, 236), (246, 204, 44)
         if self.kind == 0:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from inputs.street.furniture import Tree
-from inputs.street.palette import BRIGHT, BUILDING, FACADES, FENCE, ROOFS, VEGETATION
+from inputs.street.palette import BRIGHT, BUILDING, FACADES, ROOFS, VEGETATION
 
 
 def row(view, rng, sign, side):
@@ -93,19 +93,19 @@ def _house(view, rng, x, sign, z0, z1, lit):
 
 
 def _garden(view, rng, x, sign, z0, z1, lit):
-    """A gap between houses: trees behind a fence."""
+    """A gap between houses: trees behind a hedge."""
     for _ in range(7):
         tx, tz = x + sign * rng.uniform(1.5, 6), rng.uniform(z0, z1)
         Tree(rng, tx, max(tz, 2.5)).draw(view)
-    color = (128, 104, 80) if rng.rand() < 0.6 else (84, 92, 88)
-    height = rng.uniform(1.3, 1.8)
-    view.polygon([(x, 0, z0), (x, 0, z1), (x, height, z1), (x, height, z0)], color, FENCE, lit)
-    for z in np.arange(z0, min(z1, 40), 0.5 if z0 < 25 else 1.2).tolist():
-        view.polygon(
-            [(x, 0.1, z), (x, 0.1, z + 0.14), (x, height - 0.1, z + 0.14), (x, height - 0.1, z)],
-            color,
-            light=lit * 0.66,
-        )
+    height = rng.uniform(1.2, 1.8)
+    green = np.array((66, 98, 50)) * rng.uniform(0.9, 1.15)
+    view.polygon([(x, 0, z0), (x, 0, z1), (x, height, z1), (x, height, z0)], green, VEGETATION, lit)
+    view.polygon(
+        [(x, height * 0.82, z0), (x, height * 0.82, z1), (x, height, z1), (x, height, z0)],
+        green,
+        None,
+        lit * 1.2,
+    )
 
 
 def far_end(view, rng):

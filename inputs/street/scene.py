@@ -18,8 +18,8 @@ def draw(rng, height, width):
     light = sky.draw_light(rng)
     view = View(rng, height, width, light)
     sky.paint(view, rng)
-    road = rng.uniform(4.2, 5.4)
-    sides = [_side(view, rng, sign, road) for sign in (-1, 1)]
+    road = rng.uniform(3.8, 4.6)
+    sides = [_side(rng, sign, road) for sign in (-1, 1)]
     houses.far_end(view, rng)
     _ground(view, rng, road, sides)
     placed = traffic.place(rng, road, sides)
@@ -35,21 +35,15 @@ def draw(rng, height, width):
     return _photograph(view, rng)
 
 
+# Where, in metres from the middle of the road, a side's kerb, sidewalk and houses are; and the sidewalk's colour.
 Side = collections.namedtuple("Side", "kerb sidewalk facade pavement")
 
 
-def _side(view, rng, sign, road):
-    """Where the sidewalk, a grass strip and the houses of one side begin, in metres from the middle of the
-    road.
-    """
+def _side(rng, sign, road):
+    verge = rng.uniform(1.4, 2.4) if rng.rand() < 0.5 else 0.0  # a strip of grass between road and sidewalk
     walk = rng.uniform(2.4, 3.6)
-    grass = rng.uniform(1.5, 3.2) if rng.rand() < 0.55 else 0.0
-    return Side(
-        sign * road,
-        sign * (road + walk),
-        sign * (road + walk + grass),
-        PAVEMENTS[rng.randint(len(PAVEMENTS))],
-    )
+    pavement = PAVEMENTS[rng.randint(len(PAVEMENTS))]
+    return Side(sign * road, sign * (road + verge), sign * (road + verge + walk), pavement)
 
 
 def _ground(view, rng, road, sides):
@@ -71,16 +65,14 @@ def _ground(view, rng, road, sides):
         for x in np.arange(-road + 0.4, road - 0.6, 1.0):
             view.ground(x, x + 0.55, z, z + 3, white)
     for sign, side in zip((-1, 1), sides):
-        grass = (104, 138, 62) if rng.rand() < 0.75 else (146, 142, 84)
-        view.ground(side.kerb, side.sidewalk, 1, 130, side.pavement, SIDEWALK)
-        # Joints between slabs.
+        grass = (104, 138, 62) if rng.rand() < 0.75 else (136, 142, 78)
+        stone = np.array(side.pavement)
+        view.ground(side.kerb, side.facade + sign * 60, 1, 130, grass, TERRAIN)
+        view.ground(side.sidewalk, side.facade, 1, 130, stone, SIDEWALK)
         for z in np.concatenate([np.arange(3, 14, 1.2), np.arange(14, 30, 2.4)]).tolist():
-            view.ground(side.kerb, side.sidewalk, z, z + 0.05, np.array(side.pavement) * 0.86)
-        view.ground(side.kerb, side.kerb + sign * 0.22, 1, 130, np.array(side.pavement) * 1.12, SIDEWALK)
+            view.ground(side.sidewalk, side.facade, z, z + 0.05, stone * 0.86)  # joints between slabs
+        view.ground(side.kerb, side.kerb + sign * 0.22, 1, 130, stone * 1.12, SIDEWALK)
         view.ground(side.kerb - sign * 0.1, side.kerb, 1, 130, asphalt * 0.72, ROAD)
-        if side.facade != side.sidewalk:
-            view.ground(side.sidewalk, side.facade, 1, 130, grass, TERRAIN)
-        view.ground(side.facade, side.facade + sign * 60, 1, 130, grass, TERRAIN)
         if sign == view.light.side and view.light.contrast > 0.5:
             _shade(view, side.facade, side.facade - sign * rng.uniform(1.5, 8))
 

@@ -23,9 +23,9 @@ class View(object):
     def __init__(self, rng, height, width, light):
         self.size = (height, width)
         self.light = light
-        self.camera_x = rng.uniform(0.6, 2.2)
-        self.camera_y = rng.uniform(1.5, 2.1)
-        self.focal = _FINER * width * rng.uniform(0.78, 1.0)
+        self.camera_x = rng.uniform(0.8, 2.0)
+        self.camera_y = rng.uniform(1.2, 1.5)
+        self.focal = _FINER * width * rng.uniform(0.95, 1.2)
         self.center = _FINER * width * rng.uniform(0.42, 0.58), _FINER * height * rng.uniform(0.38, 0.46)
         size = (_FINER * width, _FINER * height)
         self.picture = Image.new("RGB", size)
