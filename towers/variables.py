@@ -41,6 +41,10 @@ def custom_getter(tower):
         elif tower.index > 0:
             # What does not exist then reaches the creator below, which knows how to say so.
             kwargs["reuse"] = tf.AUTO_REUSE
+            initializer = kwargs.get("initializer")
+            if initializer is not None and not callable(initializer):
+                # A value decides the dtype when it is made into a variable, but not when that is reused.
+                kwargs["dtype"] = tf.convert_to_tensor(initializer).dtype.base_dtype
         return getter(name, *args, **kwargs)
 
     return variable_getter
