@@ -61,11 +61,12 @@ class BatchNorm(object):
         rows = [_rows(part, axis) for part in parts]
         x = np.concatenate(rows)
         self.count = len(x)
-        self.mean = x.mean(0)
-        self.variance = ((x - self.mean) ** 2).mean(0)
+        self.mean = x.sum(0) / max(self.count, 1)
+        with np.errstate(over="ignore", invalid="ignore"):  # for batches that hold NaN or infinity
+            self.variance = ((x - self.mean) ** 2).sum(0) / max(self.count, 1)
+            deviation = np.sqrt(self.variance + epsilon)
+            xhat = (x - self.mean) / deviation
         self.unbiased = self.variance * self.count / max(self.count - 1, 1)
-        deviation = np.sqrt(self.variance + epsilon)
-        xhat = (x - self.mean) / deviation
         self.y = self._split(xhat * gamma + beta, parts, axis)
         if dys is not None:
             dy = np.concatenate([_rows(part, axis) for part in dys])
