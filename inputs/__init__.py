@@ -3,9 +3,10 @@
     labels        the label table: labelIds, trainIds, names, colours
     cityscapes    finds the images and labels of a split and checks them before a run
     decoding      reads one image and its label in the graph, or one image in Python
-    augmentation  the recipe's augmentation, stateless, computed only where the crop needs it
+    transforms    image operations that compute no more than a window of their result
+    augmentation  the recipe's augmentation: what is drawn, stateless, and in which order it is applied
     pipeline      training and evaluation data sets that continue exactly from any step
-    synthetic     draws street scenes to disk in the Cityscapes layout
+    synthetic     draws street scenes to disk in the Cityscapes layout; what is in them is in street/
 
 Knows nothing of towers or networks. Users need graph mode (`tf.disable_eager_execution()`).
 """

@@ -183,7 +183,11 @@ def _decode_or_nothing(contents, dtype, channels, decode):
         image.set_shape([None, None, channels])
         return image
 
-    one = tf.data.Dataset.from_tensors(contents).map(shaped).ignore_errors()
+    one = (
+        tf.data.Dataset.from_tensors(contents)
+        .map(tf.autograph.experimental.do_not_convert(shaped))
+        .ignore_errors()
+    )
     return one.concatenate(nothing).take(1).get_single_element()
 
 

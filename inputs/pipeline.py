@@ -14,7 +14,10 @@ filled from the next epoch.
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from inputs import augmentation, cityscapes, decoding, labels
+from inputs import augmentation, cityscapes, decoding, labels, transforms
+
+# AutoGraph would spend seconds on reading these functions' source, and finds nothing to convert.
+_as_it_is = tf.autograph.experimental.do_not_convert
 
 # Folds of the seed that must not meet: one for the order of examples, one for what is drawn for each.
 _ORDER, _AUGMENT = 1, 2
@@ -86,15 +89,18 @@ def train_dataset(
     positions = example_order(len(examples), seed, start_step * batch_size, shuffle)
     if cache:
         memory = (
-            tf.data.Dataset.range(1).map(lambda _: _read_all(files, resize, num_parallel)).cache().repeat()
+            tf.data.Dataset.range(1)
+            .map(_as_it_is(lambda _: _read_all(files, resize, num_parallel)))
+            .cache()
+            .repeat()
         )
         read = tf.data.Dataset.zip((positions, memory)).map(
-            lambda position, store: example(position, *_from_memory(store, position["index"])),
+            _as_it_is(lambda position, store: example(position, *_from_memory(store, position["index"]))),
             num_parallel_calls=num_parallel,
         )
     else:
         read = positions.map(
-            lambda position: example(position, *_read(files, position["index"], resize)),
+            _as_it_is(lambda position: example(position, *_read(files, position["index"], resize))),
             num_parallel_calls=num_parallel,
         )
     return read.batch(batch_size, drop_remainder=True).prefetch(2)
@@ -113,7 +119,11 @@ def eval_dataset(examples, num_parallel=2):
         image, label = _read(files, index, 1.0)
         return {"image": image, "label": label, "index": index}
 
-    return tf.data.Dataset.range(len(examples)).map(example, num_parallel_calls=num_parallel).prefetch(2)
+    return (
+        tf.data.Dataset.range(len(examples))
+        .map(_as_it_is(example), num_parallel_calls=num_parallel)
+        .prefetch(2)
+    )
 
 
 def example_order(num_examples, seed, start=0, shuffle=True):
@@ -128,7 +138,11 @@ def example_order(num_examples, seed, start=0, shuffle=True):
         return tf.data.Dataset.from_tensor_slices({"index": order, "epoch": tf.fill([num_examples], epoch)})
 
     first = start // num_examples
-    return tf.data.Dataset.range(first, np.iinfo(np.int64).max).flat_map(one_epoch).skip(start % num_examples)
+    return (
+        tf.data.Dataset.range(first, np.iinfo(np.int64).max)
+        .flat_map(_as_it_is(one_epoch))
+        .skip(start % num_examples)
+    )
 
 
 def permutation(num_examples, seed, epoch):
@@ -170,7 +184,7 @@ def _read(files, index, resize):
         *(tf.gather(v, index) for v in (files.images, files.labels, files.train_ids))
     )
     if resize != 1:
-        image, label = augmentation.scale(image, label, augmentation.scaled_size(tf.shape(label), resize))
+        image, label = transforms.scale(image, label, transforms.scaled_size(tf.shape(label), resize))
         image = tf.cast(tf.round(image), tf.uint8)
     return image, label
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from inputs import augmentation
+from inputs import augmentation, transforms
 from inputs.augmentation import Params
 
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
@@ -79,9 +79,9 @@ def cv2_rotated(cv2, image, label, degrees):
 @pytest.mark.parametrize("factor", [0.5, 0.613, 0.9999, 1.0, 1.37, 2.0])
 def test_scaling_equals_opencv(cv2, factor):
     image, label = picture()
-    size = run(augmentation.scaled_size(tf.shape(label), factor))
+    size = run(transforms.scaled_size(tf.shape(label), factor))
     assert tuple(size) == cv2.resize(image, None, fx=factor, fy=factor).shape[:2]
-    got_image, got_label = run(augmentation.scale(image, label, tf.constant(size)))
+    got_image, got_label = run(transforms.scale(image, label, tf.constant(size)))
     want_image, want_label = cv2_scaled(cv2, image, label, tuple(int(v) for v in size))
     np.testing.assert_allclose(got_image, want_image, atol=5e-3)
     np.testing.assert_array_equal(got_label, want_label)
@@ -92,8 +92,8 @@ def test_bytes_and_floats_scale_alike():
     frame = tf.constant([50, 61])
     from_bytes, from_floats = run(
         [
-            augmentation.scale(image.astype(np.uint8), label, frame)[0],
-            augmentation.scale(image, label, frame)[0],
+            transforms.scale(image.astype(np.uint8), label, frame)[0],
+            transforms.scale(image, label, frame)[0],
         ]
     )
     np.testing.assert_array_equal(from_bytes, from_floats)
@@ -104,13 +104,13 @@ def test_rotation_equals_opencv(cv2, degrees):
     image, label = picture()
     frame = tf.shape(label)
     got = run(
-        augmentation.rotate(
+        transforms.rotate(
             tf.constant(image),
             label,
             frame,
             tf.constant(degrees),
-            augmentation.whole(frame),
-            augmentation.whole(frame),
+            transforms.whole(frame),
+            transforms.whole(frame),
             MEAN,
         )
     )
@@ -124,21 +124,17 @@ def test_rotation_equals_opencv(cv2, degrees):
 def test_blur_equals_opencv(cv2, size):
     image, _ = picture(*size)
     frame = tf.constant(size)
-    got = run(
-        augmentation.blur(tf.constant(image), frame, augmentation.whole(frame), augmentation.whole(frame))
-    )
+    got = run(transforms.blur(tf.constant(image), frame, transforms.whole(frame), transforms.whole(frame)))
     np.testing.assert_allclose(got, cv2.GaussianBlur(image, (5, 5), 0), atol=1e-3)
 
 
 def test_flip_and_normalise_equal_numpy():
     image, label = picture()
-    flipped_image, flipped_label = run(augmentation.flip(tf.constant(image), tf.constant(label)))
+    flipped_image, flipped_label = run(transforms.flip(tf.constant(image), tf.constant(label)))
     np.testing.assert_array_equal(flipped_image, image[:, ::-1])
     np.testing.assert_array_equal(flipped_label, label[:, ::-1])
     want = (image.astype(np.float64) - MEAN) / STD
-    np.testing.assert_allclose(
-        run(augmentation.normalise(image.astype(np.uint8), MEAN, STD)), want, atol=1e-6
-    )
+    np.testing.assert_allclose(run(transforms.normalise(image.astype(np.uint8), MEAN, STD)), want, atol=1e-6)
 
 
 def numpy_crop(image, label, size, crop_y, crop_x):
@@ -159,10 +155,10 @@ def numpy_crop(image, label, size, crop_y, crop_x):
 @pytest.mark.parametrize("place", [(0.0, 0.0), (0.4, 0.7), (0.99999994, 0.99999994)])
 def test_crop_and_padding_equal_numpy(size, place):
     image, label = picture()
-    window, padding = augmentation.crop_window(tf.shape(label), size, *(tf.constant(u) for u in place))
-    whole = augmentation.whole(tf.shape(label))
-    part = [augmentation.part(pixels, whole, window) for pixels in (tf.constant(image), tf.constant(label))]
-    got_image, got_label = run(augmentation.pad(augmentation.normalise(part[0], MEAN, STD), part[1], padding))
+    window, padding = transforms.crop_window(tf.shape(label), size, *(tf.constant(u) for u in place))
+    whole = transforms.whole(tf.shape(label))
+    part = [transforms.part(pixels, whole, window) for pixels in (tf.constant(image), tf.constant(label))]
+    got_image, got_label = run(transforms.pad(transforms.normalise(part[0], MEAN, STD), part[1], padding))
     want_image, want_label = numpy_crop(image, label, size, *place)
     np.testing.assert_allclose(got_image * STD + MEAN, want_image, atol=1e-3)
     np.testing.assert_array_equal(got_label, want_label)
