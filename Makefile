@@ -21,7 +21,7 @@ train: $(VENV)/installed
 		--device_type=$(DEVICE) --model_dir=runs/synthetic_pspnet $(ARGS)
 
 test: lint
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .

@@ -1,5 +1,6 @@
 """Small data sets in the Cityscapes layout, and scripts run as a user runs them: as processes."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -25,7 +26,16 @@ SMALL = [
     "--config.log.every_steps=1",
     "--config.eval.every_steps=100",
     "--config.eval.num_pictures=2",
+    "--config.loss.mean=global",  # so that losses do not depend on the number of towers
 ]
+
+
+def train(*arguments):
+    """The command line of a small run, with `arguments` in place of those of the same name."""
+    given = {str(argument).split("=")[0] for argument in arguments}
+    kept = [argument for argument in SMALL if argument.split("=")[0] not in given] + list(arguments)
+    # --config=FILE stands before what overrides its values.
+    return ["train"] + sorted(kept, key=lambda argument: not str(argument).startswith("--config="))
 
 
 def draw_street(root, split, number, size=(48, 64)):
@@ -75,7 +85,7 @@ def start(script, *arguments):
     )
 
 
-def run(script, *arguments, timeout=240):
+def run(script, *arguments, timeout=300):
     """Runs a script to its end: (exit code, standard output, standard error)."""
     process = start(script, *arguments)
     try:
@@ -86,16 +96,23 @@ def run(script, *arguments, timeout=240):
     return process.returncode, output, errors
 
 
-def succeed(script, *arguments):
-    """Runs a script that must end well; its standard output."""
-    code, output, errors = run(script, *arguments)
+def run_all(commands):
+    """Runs many scripts, two at a time: a dict of results under the keys of the dict `commands`."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        waiting = {key: pool.submit(run, *command) for key, command in commands.items()}
+        return {key: result.result() for key, result in waiting.items()}
+
+
+def succeeded(result):
+    """What a script printed that must have ended well."""
+    code, output, errors = result
     assert code == 0, errors[-3000:]
     return output
 
 
-def fail(script, *arguments):
-    """Runs a script that must end in one line on standard error and exit code 1 or 2; that line."""
-    code, output, errors = run(script, *arguments)
+def failed(result):
+    """The one line on standard error of a script that must have ended with exit code 1 or 2."""
+    code, output, errors = result
     told = [line for line in errors.splitlines() if "No GPU is visible" not in line]
     assert code in (1, 2), (code, output[-1000:], errors[-3000:])
     assert len(told) == 1 and told[0].startswith("error: "), errors[-3000:]

@@ -10,7 +10,7 @@ pytest.importorskip("ml_collections", reason="the scripts need ml_collections")
 
 from PIL import Image  # noqa: E402
 
-from tests.scripts.command import succeed  # noqa: E402
+from tests.scripts.command import failed, run, succeeded  # noqa: E402
 
 
 def test_evaluate_agrees_with_the_run_and_with_the_predictions(streets, trained, tmp_path):
@@ -18,14 +18,14 @@ def test_evaluate_agrees_with_the_run_and_with_the_predictions(streets, trained,
 
     model_dir, _ = trained
     scores = str(tmp_path / "scores.json")
-    output = succeed(
+    output = succeeded(run(
         "evaluate",
         "--model_dir=" + model_dir,
         "--data_dir=" + streets,
         "--output=" + scores,
         "--num_gpus=2",
         "--num_pictures=1",
-    )
+    ))
     with open(scores) as file:
         measured = json.load(file)
     with open(os.path.join(model_dir, "metrics.json")) as file:
@@ -38,7 +38,7 @@ def test_evaluate_agrees_with_the_run_and_with_the_predictions(streets, trained,
 
     predictions = tmp_path / "predictions"
     folder = os.path.join(streets, "leftImg8bit", "val")
-    output = succeed("predict", "--model_dir=" + model_dir, "--output_dir={}".format(predictions), folder)
+    output = succeeded(run("predict", "--model_dir=" + model_dir, "--output_dir={}".format(predictions), folder))
     assert "3 image(s)" in output and (predictions / "legend.png").exists()
     # The same score, counted by hand from the labelId files: road is labelId 7.
     hits = union = 0
@@ -61,7 +61,7 @@ def test_evaluate_agrees_with_the_run_and_with_the_predictions(streets, trained,
 
 def test_windows_scales_and_flip_follow_the_flags(streets, trained, tmp_path):
     scores = str(tmp_path / "scores.json")
-    output = succeed(
+    output = succeeded(run(
         "evaluate",
         "--model_dir=" + trained[0],
         "--data_dir=" + streets,
@@ -73,7 +73,7 @@ def test_windows_scales_and_flip_follow_the_flags(streets, trained, tmp_path):
         "--stride_rate=0.5",
         "--max_images=2",
         "--checkpoint=best",
-    )
+    ))
     with open(scores) as file:
         measured = json.load(file)
     assert (measured["num_images"], measured["split"], measured["flip"]) == (2, "train", False)
@@ -89,8 +89,6 @@ def test_predict_takes_jpegs_of_any_size_and_keeps_what_is_there(trained, tmp_pa
     photograph = str(tmp_path / "photo.jpg")
     Image.fromarray(np.random.RandomState(0).randint(0, 255, [30, 111, 3], dtype=np.uint8)).save(photograph)
     arguments = ["--model_dir=" + trained[0], "--output_dir={}".format(tmp_path / "out"), photograph]
-    succeed("predict", *arguments)
+    succeeded(run("predict", *arguments))
     assert Image.open(tmp_path / "out" / "photo_overlay.png").size == (111, 30)
-    from tests.scripts.command import fail
-
-    assert "--overwrite" in fail("predict", *arguments)
+    assert "--overwrite" in failed(run("predict", *arguments))

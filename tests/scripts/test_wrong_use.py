@@ -10,148 +10,139 @@ pytest.importorskip("ml_collections", reason="the scripts need ml_collections")
 
 from PIL import Image  # noqa: E402
 
-from tests.scripts.command import SMALL, draw_street, fail  # noqa: E402
+from tests.scripts.command import draw_streets, failed, run_all, train  # noqa: E402
+
+# What is given besides a good data set and a fresh model_dir, and what the line must say.
+WRONG_FLAGS = {
+    "more towers than GPUs": (["--device_type=gpu", "--num_gpus=99"], ["99", "GPU"]),
+    "a batch smaller than the towers": (["--num_gpus=3", "--config.batch_size=2"], ["batch_size 2", "3 towers"]),
+    "a training crop the network cannot take": (["--config.input.crop_size=49,66"], ["input.crop_size", "65", "73"]),
+    "a test crop the network cannot take": (["--config.eval.crop_size=49,66"], ["eval.crop_size", "65", "73"]),
+    "a misspelt setting": (["--config.batch_siz=2"], ["batch_siz", "batch_size"]),
+    "a setting of another type": (["--config.batch_size=two"], ["batch_size", "two"]),
+    "a value out of range": (["--config.input.flip_probability=2"], ["input.flip_probability", "2.0"]),
+    "an unknown flag": (["--num_gpu=2"], ["num_gpu"]),
+    "an argument that is no flag": (["2"], ["'2'"]),
+    "no such configuration": (["--config=nowhere.py"], ["nowhere.py"]),
+}
 
 
-def refused(data_dir, tmp_path, *arguments):
-    """The line with which train.py refuses; model_dir is not made."""
-    model_dir = tmp_path / "run"
-    told = fail(
-        "train", *SMALL, "--data_dir={}".format(data_dir), "--model_dir={}".format(model_dir), *arguments
-    )
-    assert not model_dir.exists()
-    return told
+def paths(root, number):
+    name = "town_000000_{:06}".format(number)
+    return [
+        os.path.join(root, kind, "train", "town", "{}_{}.png".format(name, suffix))
+        for kind, suffix in (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelIds"))
+    ]
 
 
-def label_of(number, street):
-    return os.path.join(
-        street, "gtFine", "train", "town", "town_000000_{:06}_gtFine_labelIds.png".format(number)
-    )
+def without_label(root):
+    image, label = paths(root, 1)
+    os.remove(label)
+    return [image, label]
 
 
-def image_of(number, street):
-    return os.path.join(
-        street, "leftImg8bit", "train", "town", "town_000000_{:06}_leftImg8bit.png".format(number)
-    )
+def unknown_id(root):
+    _, label = paths(root, 2)
+    values = np.array(Image.open(label))
+    values[5, 5] = 77
+    Image.fromarray(values).save(label)
+    return [label, "77"]
 
 
-def test_more_towers_than_gpus(streets, tmp_path):
-    told = refused(streets, tmp_path, "--device_type=gpu", "--num_gpus=99")
-    assert "99" in told and "GPU" in told
+def another_size(root):
+    _, label = paths(root, 3)
+    Image.fromarray(np.full([48, 60], 7, np.uint8)).save(label)
+    return [label, "60x48", "64x48"]
 
 
-def test_a_batch_smaller_than_the_towers(streets, tmp_path):
-    told = refused(streets, tmp_path, "--num_gpus=3", "--config.batch_size=2")
-    assert "batch_size 2" in told and "3 towers" in told
-
-
-@pytest.mark.parametrize("setting", ["input.crop_size", "eval.crop_size"])
-def test_a_crop_that_the_network_cannot_take_names_the_nearest_that_it_can(streets, tmp_path, setting):
-    told = refused(streets, tmp_path, "--config.{}=(49,66)".format(setting))
-    assert setting in told and "66" in told and "65" in told and "73" in told
-
-
-def test_a_misspelt_setting_and_a_wrong_type(streets, tmp_path):
-    told = refused(streets, tmp_path, "--config.batch_siz=2")
-    assert "batch_siz" in told and "batch_size" in told
-    told = refused(streets, tmp_path, "--config.batch_size=two")
-    assert "batch_size" in told and "two" in told
-
-
-def test_an_unknown_flag_and_a_missing_configuration(streets, tmp_path):
-    assert "num_gpu" in refused(streets, tmp_path, "--num_gpu=2")
-    assert "nowhere.py" in fail("train", "--config=nowhere.py")
-
-
-def test_no_images_names_folder_and_pattern(tmp_path):
-    told = refused(tmp_path / "empty", tmp_path)
-    assert (
-        os.path.join(str(tmp_path / "empty"), "leftImg8bit", "train") in told and "_leftImg8bit.png" in told
-    )
-
-
-def test_an_image_without_its_label_names_both(street, tmp_path):
-    os.remove(label_of(1, street))
-    told = refused(street, tmp_path)
-    assert image_of(1, street) in told and label_of(1, street) in told
-
-
-def test_a_label_value_that_is_no_known_id(street, tmp_path):
-    label = np.array(Image.open(label_of(2, street)))
-    label[5, 5] = 77
-    Image.fromarray(label).save(label_of(2, street))
-    told = refused(street, tmp_path)
-    assert label_of(2, street) in told and "77" in told
-
-
-def test_image_and_label_of_different_size(street, tmp_path):
-    Image.fromarray(np.full([48, 60], 7, np.uint8)).save(label_of(3, street))
-    told = refused(street, tmp_path)
-    assert label_of(3, street) in told and "60x48" in told and "64x48" in told
-
-
-def test_a_truncated_image_is_named(street, tmp_path):
-    path = image_of(0, street)
-    with open(path, "rb") as file:
+def truncated(root):
+    image, _ = paths(root, 0)
+    with open(image, "rb") as file:
         content = file.read()
-    with open(path, "wb") as file:
+    with open(image, "wb") as file:
         file.write(content[: len(content) // 2])
-    assert path in refused(street, tmp_path)
+    return [image]
 
 
-def test_a_model_dir_of_another_configuration_lists_what_differs(streets, trained):
-    model_dir, _ = trained
-    before = sorted(os.listdir(model_dir))
-    told = fail(
-        "train",
-        *SMALL,
-        "--data_dir=" + streets,
-        "--model_dir=" + model_dir,
-        "--config.batch_size=6",
-        "--config.optimizer.momentum=0.8",
-    )
+def no_images(root):
+    shutil.rmtree(root)
+    return [os.path.join(root, "leftImg8bit", "train"), "_leftImg8bit.png"]
+
+
+WRONG_DATA = {damage.__name__: damage for damage in (without_label, unknown_id, another_size, truncated, no_images)}
+
+
+@pytest.fixture(scope="module")
+def refusals(streets, tmp_path_factory):
+    """Runs every case, two at a time: a dict of (result, words the line must hold, model_dir)."""
+    top, commands, expected = tmp_path_factory.mktemp("wrong"), {}, {}
+    for number, (case, (arguments, words)) in enumerate(WRONG_FLAGS.items()):
+        model_dir = str(top / "flags{}".format(number))
+        commands[case] = train("--data_dir=" + streets, "--model_dir=" + model_dir, *arguments)
+        expected[case] = (words, model_dir)
+    for case, damage in WRONG_DATA.items():
+        root, model_dir = draw_streets(top / case), str(top / (case + "_run"))
+        expected[case] = (damage(root), model_dir)
+        commands[case] = train("--data_dir=" + root, "--model_dir=" + model_dir)
+    results = run_all(commands)
+    return {case: (results[case],) + expected[case] for case in commands}
+
+
+@pytest.mark.parametrize("case", list(WRONG_FLAGS) + list(WRONG_DATA))
+def test_train_refuses_in_one_line_and_writes_nothing(refusals, case):
+    result, words, model_dir = refusals[case]
+    told = failed(result)
+    for word in words:
+        assert word in told
+    assert not os.path.exists(model_dir)
+
+
+@pytest.fixture(scope="module")
+def misused(streets, trained, tmp_path_factory):
+    """A finished run that is used wrongly, in every way at once: results, and the folder for predictions."""
+    top = tmp_path_factory.mktemp("misused")
+    model, data = "--model_dir=" + trained[0], "--data_dir=" + streets
+    (top / "broken.png").write_text("no picture")
+    (top / "file").write_text("")
+    out = "--output_dir={}".format(top / "out")
+    results = run_all({
+        "configuration": train(
+            data, model, "--config.batch_size=6", "--config.optimizer.momentum=0.8", "--max_steps=6"),
+        "network": train(data, model, "--config.model.width=6", "--allow_config_change", "--max_steps=6"),
+        "file": train(data, "--model_dir={}".format(top / "file")),
+        "no model_dir": ["evaluate", data],
+        "no run": ["evaluate", data, "--model_dir={}".format(top)],
+        "no checkpoint": ["evaluate", data, model, "--checkpoint=elsewhere"],
+        "no image": ["predict", model, out],
+        "broken image": ["predict", model, out, top / "broken.png"],
+    })
+    return results, top
+
+
+def test_a_model_dir_of_another_configuration_lists_what_differs(misused):
+    told = failed(misused[0]["configuration"])
     assert "batch_size: 4 -> 6" in told and "optimizer.momentum: 0.9 -> 0.8" in told
     assert "--allow_config_change" in told
-    assert sorted(os.listdir(model_dir)) == before
 
 
-def test_a_checkpoint_of_another_network_lists_what_differs(streets, trained, tmp_path):
-    model_dir = str(tmp_path / "run")
-    shutil.copytree(trained[0], model_dir)
-    before = {name: os.path.getmtime(os.path.join(model_dir, name)) for name in os.listdir(model_dir)}
-    told = fail(
-        "train",
-        *SMALL,
-        "--data_dir=" + streets,
-        "--model_dir=" + model_dir,
-        "--config.model.width=6",
-        "--allow_config_change",
-        "--max_steps=6",
-    )
-    assert "another network" in told and "resnet/" in told and "6" in told
-    assert {name: os.path.getmtime(os.path.join(model_dir, name)) for name in os.listdir(model_dir)} == before
+def test_a_checkpoint_of_another_network_lists_what_differs(misused):
+    told = failed(misused[0]["network"])
+    assert "another network" in told and "resnet/" in told and "[" in told
 
 
-def test_a_model_dir_that_is_a_file(streets, tmp_path):
-    (tmp_path / "file").write_text("")
-    assert "not a folder" in fail(
-        "train", *SMALL, "--data_dir=" + streets, "--model_dir={}".format(tmp_path / "file")
-    )
+def test_a_refused_run_leaves_the_model_as_it_was(misused, trained):
+    with open(os.path.join(trained[0], "config.json")) as file:
+        assert '"width": 4' in file.read()
+    with open(os.path.join(trained[0], "history.jsonl")) as file:
+        assert len(file.readlines()) == 5  # four steps and one evaluation
 
 
-def test_evaluate_and_predict_say_what_is_missing(streets, trained, tmp_path):
-    assert "--model_dir" in fail("evaluate")
-    assert "config.json" in fail("evaluate", "--model_dir={}".format(tmp_path))
-    assert "no checkpoint" in fail(
-        "evaluate", "--model_dir=" + trained[0], "--checkpoint=elsewhere", "--data_dir=" + streets
-    )
-    assert "no image" in fail(
-        "predict", "--model_dir=" + trained[0], "--output_dir={}".format(tmp_path / "out")
-    )
-    image = draw_street(tmp_path / "other", "val", 1)[0]
-    with open(image, "wb") as file:
-        file.write(b"no picture")
-    assert image in fail(
-        "predict", "--model_dir=" + trained[0], "--output_dir={}".format(tmp_path / "out"), image
-    )
-    assert not (tmp_path / "out").exists()
+def test_evaluate_and_predict_say_what_is_missing(misused):
+    results, top = misused
+    assert "not a folder" in failed(results["file"])
+    assert "--model_dir is missing" in failed(results["no model_dir"])
+    assert "config.json" in failed(results["no run"]) and str(top) in failed(results["no run"])
+    assert "no checkpoint at elsewhere" in failed(results["no checkpoint"])
+    assert "no image" in failed(results["no image"])
+    assert str(top / "broken.png") in failed(results["broken image"])
+    assert not (top / "out").exists()
