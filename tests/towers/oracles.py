@@ -9,8 +9,8 @@ CPUS = ["/cpu:%d" % i for i in range(8)]
 
 
 def session():
-    """A session with eight logical CPU devices."""
-    config = tf.ConfigProto(device_count={"CPU": 8})
+    """A session with eight logical CPU devices, with soft placement as in `towers.session_config`."""
+    config = tf.ConfigProto(device_count={"CPU": 8}, allow_soft_placement=True)
     return tf.Session(config=config)
 
 
