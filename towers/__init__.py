@@ -6,11 +6,14 @@ builds one step that is the step of one big device. The path of a training step 
 """
 
 from towers import layers
+from towers import slim
 from towers.batch_norm import sync_bn
 from towers.building import build
 from towers.devices import session_config
 from towers.devices import split_batch
 from towers.devices import tower_devices
+from towers.inspection import Inspection
+from towers.inspection import inspect
 from towers.merging import all_concat
 from towers.merging import all_mean
 from towers.merging import all_sum
@@ -23,6 +26,7 @@ from towers.train_step import TrainStep
 from towers.train_step import build_train_step
 
 __all__ = [
-    "Tower", "TowerError", "TrainStep", "all_concat", "all_mean", "all_sum", "build", "build_train_step",
-    "current_tower", "layers", "merge", "session_config", "split_batch", "sync_bn", "tower_devices", "weighted_mean",
+    "Inspection", "Tower", "TowerError", "TrainStep", "all_concat", "all_mean", "all_sum", "build", "build_train_step",
+    "current_tower", "inspect", "layers", "merge", "session_config", "slim", "split_batch", "sync_bn", "tower_devices",
+    "weighted_mean",
 ]

@@ -70,22 +70,35 @@ def batch_normalization(arguments):
 
 
 def _batch_norm(args):
-    """Both layers; `args['statistics']` is None for the plain one."""
+    """Both layers, in their scope; `args['statistics']` is None for the plain one."""
+    with scopes.layer(args["name"], "batch_normalization", args["reuse"]):
+        outputs, updates = normalize(args)
+    for update in updates:
+        tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+    return outputs
+
+
+def normalize(args, collections=lambda name: None):
+    """The layer in the current variable scope, for layers with other arguments than these.
+
+    Args:
+      args: a dict of the arguments of `sync_bn`; `statistics` is None for the tower's own batch.
+      collections: from a variable's name to the collections it is put into.
+
+    Returns:
+      The normalised inputs, and the update ops of this step (none unless this is tower 0), a list.
+    """
     x = tf.convert_to_tensor(args["inputs"])
     axis = _check(x, args)
     training = args["training"]
-    if training is None:
-        training = current_tower().training
-    training = scopes.constant_bool(training)
-    with scopes.layer(args["name"], "batch_normalization", args["reuse"]):
-        state = _State(x, axis, args)
-        dtype = state.dtype
-        values = x if x.dtype == dtype else tf.cast(x, dtype)
-        if training is False:
-            y = _normalize(values, tf.convert_to_tensor(state.moving_mean), state.inverse_deviation(), state, axis)
-        else:
-            y = _train(values, training, state, args, axis)
-        return y if x.dtype == dtype else tf.cast(y, x.dtype)
+    training = scopes.constant_bool(current_tower().training if training is None else training)
+    state = _State(x, axis, args, collections)
+    values = x if x.dtype == state.dtype else tf.cast(x, state.dtype)
+    if training is False:
+        y = _normalize(values, tf.convert_to_tensor(state.moving_mean), state.inverse_deviation(), state, axis)
+    else:
+        y = _train(values, training, state, args, axis)
+    return y if x.dtype == state.dtype else tf.cast(y, x.dtype), state.updates
 
 
 def _train(x, training, state, args, axis):
@@ -127,14 +140,16 @@ def _fused(x, state, args):
 class _State(object):
     """A layer's variables: beta, gamma, moving mean and variance, in float32 for half-precision inputs."""
 
-    def __init__(self, x, axis, args):
+    def __init__(self, x, axis, args, collections):
+        self.updates = []
         self.dtype = tf.float32 if x.dtype in (tf.float16, tf.bfloat16) else x.dtype
         self._channels = channels = x.shape.as_list()[axis]
         self._epsilon = args["epsilon"]
         trainable = args["trainable"]
 
         def variable(name, **kwargs):
-            return tf.get_variable(name, [channels], self.dtype, initializer=args[name + "_initializer"], **kwargs)
+            return tf.get_variable(name, [channels], self.dtype, initializer=args[name + "_initializer"],
+                                   collections=collections(name), **kwargs)
 
         self.gamma = self.beta = None
         if args["scale"]:
@@ -149,7 +164,8 @@ class _State(object):
         self._num_updates = None
         if args["momentum"] is None:
             self._num_updates = tf.get_variable("num_updates", [], tf.int64, initializer=tf.zeros_initializer(),
-                                                trainable=False, regularizer=scopes.no_regularizer)
+                                                trainable=False, regularizer=scopes.no_regularizer,
+                                                collections=collections("num_updates"))
 
     def offset(self):
         """Beta, or zeros."""
@@ -160,7 +176,7 @@ class _State(object):
         return tf.rsqrt(self.moving_variance + self._epsilon)
 
     def update(self, mean, variance, count, training, momentum, unbiased):
-        """Puts the update ops of this step into UPDATE_OPS, in tower 0 only; `unbiased`: correct the variance first."""
+        """Makes the update ops of this step, in tower 0 only; `unbiased`: correct the variance first."""
         if not current_tower().is_main:
             return
         with tf.name_scope("update"):
@@ -173,15 +189,12 @@ class _State(object):
                 rate = 1 / (tf.cast(self._num_updates, self.dtype) + 1)
             else:
                 rate = 1 - momentum
-            updates = []
             for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
                 step = tf.where_v2(due, (moving - batch) * rate, tf.constant(0, self.dtype))
-                updates.append(tf.assign_sub(moving, step).op)
+                self.updates.append(tf.assign_sub(moving, step).op)
             if momentum is None:
-                with tf.control_dependencies(updates):
-                    updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)).op)
-        for update in updates:
-            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+                with tf.control_dependencies(self.updates):
+                    self.updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)).op)
 
 
 def _check(x, args):

@@ -95,11 +95,15 @@ def set_variable_scope_counts(counts):
     variable_scope.get_variable_scope_store().variable_scopes_count = dict(counts)
 
 
+def arg_scope_modules():
+    """The modules of the slims that are imported, newest first: a list."""
+    return [sys.modules[name] for name in _ARG_SCOPE_MODULES if name in sys.modules]
+
+
 def arg_scope_stacks():
     """The process-wide arg-scope stacks of the slims that are imported: a list of lists, to be read or set in place."""
     stacks = []
-    for name in _ARG_SCOPE_MODULES:
-        module = sys.modules.get(name)
+    for module in arg_scope_modules():
         stack = getattr(module, "_ARGSTACK", None)
         if isinstance(stack, list) and not any(stack is other for other in stacks):
             stacks.append(stack)
