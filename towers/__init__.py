@@ -5,25 +5,14 @@ builds one step that is the step of one big device. The path of a training step 
 `building`, `merging`, `moments` and `batch_norm`, `variables`, `update_ops`, `gradients`, `train_step`, `session`.
 """
 
-from towers import layers
-from towers import slim
+from towers import layers, slim
 from towers.batch_norm import sync_bn
 from towers.building import build
-from towers.devices import session_config
-from towers.devices import split_batch
-from towers.devices import tower_devices
-from towers.inspection import Inspection
-from towers.inspection import inspect
-from towers.merging import all_concat
-from towers.merging import all_mean
-from towers.merging import all_sum
-from towers.merging import merge
-from towers.merging import weighted_mean
-from towers.tower import Tower
-from towers.tower import TowerError
-from towers.tower import current_tower
-from towers.train_step import TrainStep
-from towers.train_step import build_train_step
+from towers.devices import session_config, split_batch, tower_devices
+from towers.inspection import Inspection, inspect
+from towers.merging import all_concat, all_mean, all_sum, merge, weighted_mean
+from towers.tower import Tower, TowerError, current_tower
+from towers.train_step import TrainStep, build_train_step
 
 __all__ = [
     "Inspection", "Tower", "TowerError", "TrainStep", "all_concat", "all_mean", "all_sum", "build", "build_train_step",

@@ -17,9 +17,7 @@ import numbers
 
 import tensorflow.compat.v1 as tf
 
-from towers import channel_ops
-from towers import moments
-from towers import scopes
+from towers import channel_ops, moments, scopes
 from towers.tower import current_tower
 
 

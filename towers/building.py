@@ -15,14 +15,8 @@ import threading
 
 import tensorflow.compat.v1 as tf
 
-from towers import context
-from towers import update_ops
-from towers import variables
-from towers import versions
-from towers.tower import Tower
-from towers.tower import TowerError
-from towers.tower import current_tower
-from towers.tower import set_current_tower
+from towers import context, update_ops, variables, versions
+from towers.tower import Tower, TowerError, current_tower, set_current_tower
 
 
 def build(model_fn, tower_inputs, devices, aggregation_device="/cpu:0", training=False, cluster=None):

@@ -12,8 +12,7 @@ import numbers
 
 import tensorflow.compat.v1 as tf
 
-from towers import batch_norm
-from towers import scopes
+from towers import batch_norm, scopes
 from towers.dropout import dropout  # noqa: F401  (a layer like the others)
 
 _zeros = tf.zeros_initializer()

@@ -13,8 +13,7 @@ import functools
 
 import tensorflow.compat.v1 as tf
 
-from towers.tower import TowerError
-from towers.tower import current_tower
+from towers.tower import TowerError, current_tower
 
 
 def merge(fn, *tensors):

@@ -28,9 +28,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from towers import channel_ops
-from towers import merging
-from towers import versions
+from towers import channel_ops, merging, versions
 
 STATISTICS = ("sum", "concat")
 

@@ -7,8 +7,6 @@ is kept: the ops of the first tower that writes the variable.
 
 from absl import logging
 
-from towers import versions
-
 # Ops that only pass a write on: a group, what `assign` returns, both control-flow versions' ends.
 _PASS = ("NoOp", "Identity", "IdentityN", "ReadVariableOp", "Merge", "Switch", "Enter", "Exit", "RefIdentity",
          "RefSwitch", "RefMerge", "RefEnter", "RefExit", "Reshape")

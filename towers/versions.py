@@ -9,8 +9,7 @@ import sys
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import resource_variable_ops
-from tensorflow.python.ops import variable_scope
+from tensorflow.python.ops import resource_variable_ops, variable_scope
 
 # Stacks that `Graph.switch_to_thread_local` makes each thread's own, plus those that always were.
 # `_resource_creator_stack` came after 1.15.
