@@ -198,6 +198,19 @@ def test_windows_give_what_whole_frames_give(cv2, crop_size):
     assert len(seen) == 8
 
 
+@pytest.mark.parametrize("corner", [(0, 0), (0, 55), (36, 0), (36, 55)])
+def test_a_window_wholly_outside_the_rotated_image_is_mean_and_ignored(corner):
+    image, label = picture(40, 60)
+    frame, degrees, window = tf.shape(label), tf.constant(45.0), tf.constant(corner + (4, 5))
+    source = transforms.rotation_source(frame, degrees, window)
+    part = [
+        transforms.part(tf.constant(pixels), transforms.whole(frame), source) for pixels in (image, label)
+    ]
+    got_image, got_label = run(transforms.rotate(*part, frame, degrees, source, window, MEAN))
+    np.testing.assert_allclose(got_image, np.broadcast_to(np.float32(MEAN), (4, 5, 3)), atol=1e-4)
+    np.testing.assert_array_equal(got_label, np.full((4, 5), 255))
+
+
 def test_labels_never_get_a_value_that_they_did_not_have():
     params = parameters(rotate_probability=1.0)
     image, label = picture()
@@ -270,6 +283,18 @@ def test_draws_are_independent_of_each_other():
     values = np.stack([np.asarray(draws[name], np.float64) for name in sorted(draws)])
     correlation = np.corrcoef(values) - np.eye(len(values))
     assert np.abs(correlation).max() < 4.5 / np.sqrt(values.shape[1])
+
+
+def test_draws_of_neighbouring_keys_are_independent():
+    # A key that only added the draw's number to its last entry would repeat its neighbour's draws.
+    draws = many_draws(600)
+    for shift in (1, 2):
+        for a in ("crop_x", "crop_y", "scale", "degrees"):
+            for b in ("crop_x", "crop_y", "scale", "degrees"):
+                assert abs(np.corrcoef(draws[a][:-shift], draws[b][shift:])[0, 1]) < 4.5 / np.sqrt(600), (
+                    a,
+                    b,
+                )
 
 
 def test_probabilities_zero_and_one_are_certain():
