@@ -177,7 +177,7 @@ class _State(object):
         """Makes the update ops of this step, in tower 0 only; `unbiased`: correct the variance first."""
         if not current_tower().is_main:
             return
-        with tf.name_scope("update"):
+        with tf.name_scope("update"), tf.control_dependencies(self._earlier_updates()):
             if unbiased:
                 variance *= count / (tf.maximum(count - 1, 1) if tf.is_tensor(count) else max(count - 1, 1))
             due = tf.reduce_all(tf.is_finite(mean + variance)) & (count > 0)
@@ -193,6 +193,13 @@ class _State(object):
             if momentum is None:
                 with tf.control_dependencies(self.updates):
                     self.updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)).op)
+
+    def _earlier_updates(self):
+        """The update ops of a layer that shares these variables and came before: two writes must not race."""
+        ours = [variable.op for variable in (self.moving_mean, self.moving_variance, self._num_updates)
+                if variable is not None]
+        return [op for op in tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+                if isinstance(op, tf.Operation) and op.inputs and op.inputs[0].op in ours]
 
 
 def _check(x, args):
