@@ -148,15 +148,15 @@ def test_variables_read_in_a_while_loop(control_flow):
         return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, y * w), [0, x])[1]
 
     xs = [1., 3., 5.]
-    step = train_step(model, [tf.constant(x, tf.float64) for x in xs], tf.train.MomentumOptimizer(.01, .9))
+    step = train_step(model, [tf.constant(x, tf.float64) for x in xs], tf.train.MomentumOptimizer(1 / 64., .5))
     w, momentum = 2., 0.
     with oracles.session() as sess:
         oracles.initialize(sess)
         for _ in range(4):
             gradient, _ = sess.run([averaged(step)["w"], step.train_op])
             np.testing.assert_allclose(gradient, 3 * w ** 2 * np.mean(xs), rtol=1e-10)
-            momentum = .9 * momentum + gradient
-            w -= .01 * momentum
+            momentum = .5 * momentum + gradient
+            w -= momentum / 64
             np.testing.assert_allclose(sess.run(tf.trainable_variables()[0]), w, rtol=1e-10)
 
 
