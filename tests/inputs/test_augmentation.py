@@ -203,6 +203,8 @@ def test_a_window_wholly_outside_the_rotated_image_is_mean_and_ignored(corner):
     image, label = picture(40, 60)
     frame, degrees, window = tf.shape(label), tf.constant(45.0), tf.constant(corner + (3, 3))
     source = transforms.rotation_source(frame, degrees, window)
+    top, left, height, width = run(source)
+    assert 0 <= top and 0 <= left and 1 <= height <= 40 - top and 1 <= width <= 60 - left
     part = [
         transforms.part(tf.constant(pixels), transforms.whole(frame), source) for pixels in (image, label)
     ]
