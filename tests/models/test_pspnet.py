@@ -35,10 +35,10 @@ def config(**changes):
     return types.SimpleNamespace(**dict(values, **changes))
 
 
-def build(images, training=False, num_towers=1, **changes):
+def build(images, training=False, num_towers=1, num_classes=CLASSES, **changes):
     """Outputs of each tower."""
     return towers.build(
-        lambda x: pspnet.pspnet(x, config(**changes), CLASSES),
+        lambda x: pspnet.pspnet(x, config(**changes), num_classes),
         towers.split_batch((images,), num_towers),
         ["/cpu:0"] * num_towers,
         training=training,
@@ -198,7 +198,7 @@ def test_everything_that_is_not_head_is_under_resnet():
 
 
 def test_heads_start_uniform_within_one_over_root_fan_in():
-    build(tf.zeros([1, 33, 33, 3]), training=True, head_channels=64, pyramid_channels=64)
+    build(tf.zeros([1, 33, 33, 3]), training=True, head_channels=64, pyramid_channels=64, num_classes=300)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         for variable in tf.trainable_variables():
@@ -209,8 +209,8 @@ def test_heads_start_uniform_within_one_over_root_fan_in():
                 )
                 bound, value = np.prod(kernel.shape.as_list()[:3]) ** -0.5, session.run(variable)
                 assert abs(value).max() <= bound * (1 + 1e-6), name
-                if value.size > 500:
-                    assert value.std() == pytest.approx(bound / 3**0.5, rel=0.1), name
+                if value.size >= 300:
+                    assert value.std() == pytest.approx(bound / 3**0.5, rel=0.15), name
 
 
 def test_without_auxiliary_channels_there_is_no_auxiliary_head():
