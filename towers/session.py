@@ -47,7 +47,7 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
       A `TrainingEnd`.
 
     Raises:
-      NonFiniteLossError: a tower's loss is NaN or infinite.
+      NonFiniteLossError: a tower's loss is NaN or infinite, or a weight is when it would be saved.
     """
     saver = tf.train.Saver(max_to_keep=keep, save_relative_paths=True)
     scaffold = tf.train.Scaffold(saver=saver)
@@ -61,7 +61,8 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
     all_hooks += [
         tf.train.SummarySaverHook(save_steps=summary_every, output_dir=model_dir, summary_op=summary_op),
         RateHook(model_dir, summary_every, batch_size),
-        tf.train.CheckpointSaverHook(model_dir, save_steps=save_every, scaffold=scaffold),
+        tf.train.CheckpointSaverHook(model_dir, save_steps=save_every, scaffold=scaffold,
+                                     listeners=[FiniteWeightsListener()]),
         tf.train.StopAtStepHook(last_step=max_steps),
         stop,
     ]
@@ -100,6 +101,24 @@ class FiniteLossHook(tf.train.SessionRunHook):
 
     def _step(self, run_context):
         return int(run_context.session.run(self._global_step))
+
+
+class FiniteWeightsListener(tf.train.CheckpointSaverListener):
+    """Raises `NonFiniteLossError`, naming the variable, before a weight that is NaN or infinite would be saved.
+
+    The loss of a step is finite where only its gradient is not: the weights then are broken one step before the loss is.
+    """
+
+    def begin(self):
+        weights = [variable for variable in tf.trainable_variables() if variable.dtype.base_dtype.is_floating]
+        self._finite = {variable.op.name: tf.reduce_all(tf.is_finite(variable)) for variable in weights}
+
+    def before_save(self, session, global_step_value):
+        for name, finite in sorted(session.run(self._finite).items()):
+            if not finite:
+                raise NonFiniteLossError(
+                    "the variable %s is not finite at step %d, though the losses were; the last checkpoint is from "
+                    "before: look for a gradient that is not finite, or lower the learning rate" % (name, global_step_value))
 
 
 class RateHook(tf.train.SessionRunHook):
