@@ -73,6 +73,7 @@ class Build(object):
         self._windows = []  # (first op's number - 1, last op's number, tower)
         self._window_start = 0
         self._control = threading.Semaphore(0)
+        self._merging = False
         self.aborted = False
         caller = context.CallerContext(self.graph)
         before = context.SharedState(self.graph)
@@ -113,6 +114,9 @@ class Build(object):
         if tf.get_default_graph() is not self.graph or versions.control_flow_context(self.graph) is not None:
             raise TowerError("%s of tower %d is inside tf.cond, tf.while_loop, a tf.function or another graph; a layer "
                              "that needs all towers must stand outside" % (thread.layer(kind), tower.index))
+        if self._merging:
+            raise TowerError("%s stands inside a merge function, which runs once for all towers; reduce the lists that the "
+                             "function is given instead" % thread.layer(kind))
         thread.request = _Request(kind, fn, tensors, thread.position(), thread.layer(kind))
         thread.pause()
         if tower.index == 0:
@@ -124,9 +128,11 @@ class Build(object):
         """In tower 0's thread: runs the merge function over all towers' tensors, on the aggregation device."""
         requests = [thread.request for thread in self._towers]
         self._close_window(0)
+        self._merging = True
         scope = "/".join(part for part in (self.scope.rstrip("/"), "merge", requests[0].name_scope) if part)
         with tf.name_scope(scope + "/"), tf.device(self.aggregation_device or ""):
             merged = fn(*[list(tensors) for tensors in zip(*[request.tensors for request in requests])])
+        self._merging = False
         self._window_start = self.graph.version
         if type(merged) is not list:
             merged = [merged] * len(requests)
