@@ -1,6 +1,5 @@
 """build: runs the model a tower at a time, in order; errors name what is wrong, and no thread stays behind."""
 
-import threading
 import traceback
 
 import numpy as np
@@ -250,36 +249,3 @@ def test_towers_run_one_at_a_time_in_order():
 
     towers.build(model, [tf.ones([])] * 3, CPUS[:3])
     assert order == [(stage, index) for stage in range(3) for index in range(3)]
-
-
-def test_two_threads_build_their_own_graphs_at_once():
-    parts = [np.random.RandomState(seed).randn(4, 3) for seed in range(2)]
-    failures, results = [], {}
-
-    def body(number):
-        try:
-            with tf.Graph().as_default():
-                for _ in range(3):
-                    with tf.variable_scope("model", reuse=tf.AUTO_REUSE):
-                        step = towers.build_train_step(
-                            lambda x: tf.reduce_mean(tf.square(towers.sync_bn(x, name="bn") + 1.)),
-                            [tf.constant(part + number) for part in parts], tf.train.MomentumOptimizer(.1, .9), CPUS[:2])
-                assert len(tf.global_variables()) == 7  # four of the layer, two slots, the step
-                with oracles.session() as sess:
-                    oracles.initialize(sess)
-                    sess.run(step.train_op)
-                    results[number] = [sess.run(v) for v in tf.global_variables() if "moving_mean" in v.name][0]
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=body, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive()
-    if failures:
-        raise failures[0]
-    for number in range(3):
-        expected = oracles.BatchNorm([part + number for part in parts], 1, 0, 1e-3).mean
-        np.testing.assert_allclose(results[number], .01 * expected, rtol=1e-9)

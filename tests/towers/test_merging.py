@@ -120,10 +120,17 @@ def test_a_list_of_another_length_is_refused(length):
             lambda x: towers.merge(lambda xs: [xs[0]] * length, x), [tf.ones([])] * 3, CPUS[:3]))
 
 
-def test_a_merge_in_a_merge_function_is_an_error_not_a_hang():
-    with pytest.raises(Exception):
-        oracles.within(60, lambda: towers.build(
-            lambda x: towers.merge(lambda xs: towers.all_sum(xs[0]), x), [tf.ones([])] * 2, CPUS[:2]))
+@pytest.mark.parametrize("inner", [
+    lambda xs: towers.all_sum(xs[0]), lambda xs: towers.merge(tf.add_n, xs[0])])
+def test_a_merge_in_a_merge_function_is_refused(inner):
+    """The second kind is the same layer as the one around it: it must not be taken for it."""
+    def model(x):
+        x = towers.merge(tf.add_n, x)
+        return towers.merge(inner, x)
+
+    with pytest.raises(towers.TowerError, match="inside a merge function"):
+        oracles.within(60, lambda: towers.build(model, [tf.ones([])] * 2, CPUS[:2]))
+    assert not oracles.tower_threads()
 
 
 WEIGHTS = [np.array([1., 0., 2.]), np.array([0.]), np.array([.5, 3.])]
