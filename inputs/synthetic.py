@@ -21,7 +21,7 @@ _DESCRIPTION = "synthetic.json"
 _CONTENTS = {"leftImg8bit", "gtFine", _DESCRIPTION}
 _SPLITS = ("train", "val")
 # Part of the description: raise it when the drawing changes, so that old scenes are drawn again.
-_DRAWING = 2
+_DRAWING = 3
 
 
 def ensure(root, num_train, num_val, height, width, seed=0, progress=None):

@@ -63,7 +63,7 @@ class Lamp(object):
 
     def draw(self, view):
         x, z, h = self.x, self.z, self.height
-        view.upright(x, z, 0.32, 0, h, self.color, POLE)
+        view.upright(x, z, 0.36, 0, h, self.color, POLE)
         view.upright(x, z, 0.46, 0, 0.9, self.color, POLE, 0.85)
         view.upright(x + 0.06, z, 0.07, 0.9, h, self.color, None, 1.35)
         view.polygon(

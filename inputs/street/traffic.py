@@ -59,7 +59,7 @@ def _on_the_road(placed, rng, road):
             placed.append(Car(rng, sign * lane, z + rng.uniform(0, 12), oncoming=sign < 0))
         if rng.rand() < 0.7:
             placed.append(Car(rng, sign * lane, z + rng.uniform(22, 45), oncoming=sign < 0))
-    if rng.rand() < 0.5:
-        placed.append(Bicycle(rng, rng.uniform(-1.5, road - 0.6), rng.uniform(6, 10), True))
+    for _ in range(rng.choice(3, p=(0.35, 0.5, 0.15))):
+        placed.append(Bicycle(rng, rng.uniform(-2.5, road - 0.6), rng.uniform(6, 9.5), True))
     for _ in range(rng.randint(0, 3)):
         placed.append(Person(rng, rng.uniform(-road, road), rng.uniform(6.5, 13)))
