@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 OPACITY = 0.6
 MARGIN = 8  # pixels around and between the panels
-PANEL_WIDTH = 480  # smaller images are enlarged by a whole factor, up to this width, to make room for text
+PANEL_WIDTH = 480  # smaller images are enlarged by a whole factor, to about this width, to make room for text
 
 
 def overlay(image, labels, colors, opacity=OPACITY):
@@ -50,7 +50,7 @@ def triple(image, truth, prediction, colors, names, title=""):
         ("truth", overlay(image, truth, colors)),
         ("prediction", overlay(image, prediction, colors)),
     ]
-    factor = max(1, PANEL_WIDTH // image.shape[1])
+    factor = max(1, round(PANEL_WIDTH / image.shape[1]))
     panels = [(text, _enlarged(panel, factor)) for text, panel in panels]
     height, width = panels[0][1].size[::-1]
     font = _font(max(12, width // 32))
