@@ -57,10 +57,13 @@ def resnet(images, units, norm, stem="deep", width=64):
         return _stages(x, _bottleneck, units, [width * 2 ** k for k in range(4)], norm)
 
 
-def thin_resnet(images, norm, width=16, units=(1, 2, 2, 2)):
+def thin_resnet(images, norm, width=16, units=(1, 1, 1, 1)):
     """A dilated ResNet of basic units that trains in minutes on two CPU cores.
 
-    Its stem is 3x3/2 w → 3x3/2 2w, without a pool, so that no layer works at half size but the first.
+    Its stem is 3x3/2 w → 3x3/2 2w, without a pool, so that no layer works at half size but the first. One unit a
+    stage: at the same CPU time, 750 steps of it on half-size CamVid (batch 4, width 16, two seeds) reached mIoU
+    0.420 and 0.430, 500 steps of units (1, 2, 2, 2) 0.416 and 0.410; on four towers its step costs 0.23 s of CPU
+    against 0.38.
 
     Args:
       images: [N, H, W, 3] float.
