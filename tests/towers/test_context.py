@@ -110,8 +110,8 @@ def test_a_models_gradient_override_does_not_leak_to_other_towers():
                 towers.all_sum(x)
                 y = tf.square(x)
         else:
+            y = tf.square(x)  # while tower 0 is paused inside its `with`
             towers.all_sum(x)
-            y = tf.square(x)
         return tf.gradients(y, x)[0]
 
     values = oracles.evaluate(towers.build(model, [tf.constant(5.)] * 2, CPUS[:2]))
