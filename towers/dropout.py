@@ -53,8 +53,9 @@ def dropout(inputs, rate=0.5, noise_shape=None, seed=None, training=None, name=N
         first = _first_row(tower, rows, tf.shape(x)[0])
         key = _key(tower, seed, tower.unique_layer(tf.get_variable_scope().name))
         drawn = tf.random.stateless_uniform(tf.concat([[first + rows], shape[1:]], 0), seed=key)
-        keep = tf.cast(drawn[first:] >= tf.cast(rate, tf.float32), x.dtype)
-        y = x * (keep / (1 - tf.cast(rate, x.dtype)))
+        dtype = tf.float32 if x.dtype in (tf.float16, tf.bfloat16) else x.dtype  # 1.15 cannot divide bfloat16 on CPUs
+        keep = tf.cast(drawn[first:] >= tf.cast(rate, tf.float32), dtype)
+        y = x * tf.cast(keep / (1 - tf.cast(rate, dtype)), x.dtype)
         y.set_shape(x.shape)
         if training is not True:
             y = tf.where(tf.logical_and(training, tf.ones_like(x, dtype=tf.bool)), y, x)
