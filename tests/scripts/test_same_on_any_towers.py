@@ -74,8 +74,8 @@ def test_one_and_four_towers_with_sync_bn_have_the_same_losses(run):
 def test_plain_batch_norm_has_not(run):
     one, four = run(1, "plain")[0], run(4, "plain")[0]
     assert abs(one[0] - run(1, "sync")[0][0]) < 1e-4  # on one tower, plain and sync are the same
-    assert abs(one[0] - four[0]) > 1e-2
-    assert np.abs(one - four).max() > 5e-2
+    assert abs(one[0] - four[0]) > 1e-3  # ten times what sync BN may differ by
+    assert np.abs(one - four).max() > 2e-2
 
 
 def test_the_same_run_twice_has_the_same_losses_to_the_bit(run):
