@@ -44,7 +44,8 @@ def session_config(devices, **fields):
     """A `tf.ConfigProto` under which `devices` exist.
 
     Logical CPU devices come from `device_count`; GPUs get memory that grows as needed; soft placement is on, so that
-    ops without a GPU kernel still run. A field given by the caller wins over these.
+    ops without a GPU kernel still run, and so do the gradients of a variable that a model reads inside a loop or a cond
+    (they stay with the variable, wherever the tower is). A field given by the caller wins over these.
 
     Args:
       devices: device strings (from `tower_devices`, or anything `tf.DeviceSpec` reads).

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+HAS_TF_LAYERS = tuple(int(part) for part in tf.__version__.split(".")[:2]) < (2, 16)
 CPUS = ["/cpu:%d" % i for i in range(8)]
 
 
