@@ -1,6 +1,7 @@
 # Two commands do all the set-up on a machine with Python and make:
 #   make train    environment, install, and the default run on two towers
 #   make test     environment, install, lint, and every test
+# and, longer: make test-versions, the tests of towers/ and models/ on TensorFlow 1.15, 2.4, 2.15 and 2.21.
 #
 # PYTHON=python3.11       the Python to build .venv with (3.9 to 3.13)
 # NUM_GPUS=2 DEVICE=cpu   towers of `make train`; DEVICE=gpu puts each on a GPU of its own
@@ -14,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.10 p
 	"$$p" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$p" && break; done)
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: train test lint clean
+.PHONY: train test test-versions lint clean
 
 train: $(VENV)/installed
 	$(VENV)/bin/python scripts/train.py --config=configs/synthetic_pspnet.py --num_gpus=$(NUM_GPUS) \
@@ -23,11 +24,14 @@ train: $(VENV)/installed
 test: lint
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
+test-versions:
+	tests/on_versions.sh
+
 lint: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .
 
 clean:
-	rm -rf $(VENV) runs data .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* runs data .pytest_cache .ruff_cache
 
 $(VENV)/installed: requirements.txt | $(VENV)/bin/python
 	@echo "installing requirements.txt into $(VENV) (TensorFlow is large: a few minutes) ..."

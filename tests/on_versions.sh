@@ -52,5 +52,19 @@ for version in "${@:-1.15 2.4 2.15 2.21}"; do
         fi
     done
 done
+
+# A checkpoint written on any of them restores on every other.
+exchange=$(mktemp -d)
+for version in "${passed[@]}"; do
+    ".venv-$version/bin/python" tests/checkpoint_exchange.py write "$exchange/$version" >/dev/null 2>&1 || failed+=("checkpoint-of-$version")
+done
+for reader in "${passed[@]}"; do
+    for writer in "${passed[@]}"; do
+        [ "$reader" = "$writer" ] && continue
+        ".venv-$reader/bin/python" tests/checkpoint_exchange.py read "$exchange/$writer" 2>"$exchange/errors" \
+            || { tail -5 "$exchange/errors"; failed+=("checkpoint-of-$writer-on-$reader"); }
+    done
+done
+rm -rf "$exchange"
 echo "TensorFlow versions: passed ${passed[*]:-none}; skipped ${skipped[*]:-none}; failed ${failed[*]:-none}"
 [ ${#failed[@]} -eq 0 ]

@@ -71,12 +71,12 @@ def draw_streets(root, num_train=6, num_val=3):
     return str(root)
 
 
-def start(script, *arguments):
+def start(script, *arguments, stdout=subprocess.PIPE):
     """Starts a script from another folder, with no terminal."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.Popen(
         [sys.executable, os.path.join(ROOT, "scripts", script + ".py")] + [str(a) for a in arguments],
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         universal_newlines=True,

@@ -153,3 +153,31 @@ def test_sigterm_saves_ends_well_and_says_at_which_step(streets, tmp_path):
     assert process.returncode == 0, errors[-2000:]
     saved = tf.train.load_checkpoint(model_dir).get_tensor("global_step")
     assert saved >= 3 and "stopped by SIGTERM at step {}:".format(saved) in output
+
+
+def test_a_terminal_gets_a_bar_with_loss_rate_and_speed(streets, tmp_path):
+    pty = pytest.importorskip("pty", reason="terminals of this kind are Unix's")
+    import fcntl
+    import struct
+    import termios
+
+    terminal, other_end = pty.openpty()
+    fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    arguments = train("--data_dir=" + streets, "--model_dir={}".format(tmp_path / "run"), "--num_gpus=1")
+    process = start(*arguments, stdout=other_end)
+    os.close(other_end)
+    shown = b""
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # Linux's way to say that the other end was closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(terminal)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, errors[-2000:]
+    text = shown.decode()
+    assert "4/4" in text and "loss " in text and "lr " in text and "images/s" in text and "mIoU" in text
+    assert "step 1/4" not in text
