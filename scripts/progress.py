@@ -4,6 +4,7 @@ Speed is measured from step to step without what lies between them (evaluation, 
 step, in which TensorFlow sets up its graph.
 """
 
+import os
 import sys
 import time
 
@@ -30,7 +31,7 @@ class Progress(tf.train.SessionRunHook):
         self._global_step = train_step.global_step
         self._batch_size, self._stop_step, self._every_steps = batch_size, stop_step, every_steps
         self._history = history
-        self._terminal = sys.stdout.isatty() if terminal is None else terminal
+        self._terminal = _can_draw(sys.stdout) if terminal is None else terminal
         self._bar = None
 
     def after_create_session(self, session, coord):
@@ -85,6 +86,11 @@ class Progress(tf.train.SessionRunHook):
             left = "  {} left".format(duration((self._stop_step - self.step) * self._batch_size / self._rate))
         step = "{:>{}}/{}".format(self.step, len(str(self._stop_step)), self._stop_step)
         self.say("step {}  loss {:.4f}  lr {:.3g}  {}{}".format(step, loss, learning_rate, rate, left))
+
+
+def _can_draw(stream):
+    """Whether a bar would be seen: on a terminal that knows its size (some pseudo-terminals say 0 by 0)."""
+    return stream.isatty() and min(os.get_terminal_size(stream.fileno())) > 1
 
 
 def duration(seconds):
