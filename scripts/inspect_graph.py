@@ -9,12 +9,13 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from scripts import commandline
+
+commandline.quiet_tensorflow()
 
 import tensorflow.compat.v1 as tf
 
 import towers
-from scripts import commandline
 from scripts.commandline import UsageError
 
 
