@@ -3,15 +3,15 @@
 #   make test     environment, install, lint, and every test
 # and, longer: make test-versions, the tests of towers/ and models/ on TensorFlow 1.15, 2.4, 2.15 and 2.21.
 #
-# PYTHON=python3.11       the Python to build .venv with (3.9 to 3.13)
+# PYTHON=python3.11       the Python to build .venv with (3.10 to 3.13)
 # NUM_GPUS=2 DEVICE=cpu   towers of `make train`; DEVICE=gpu puts each on a GPU of its own
 # ARGS='...'              more flags for the script, or for pytest
 
 VENV := .venv
 NUM_GPUS ?= 2
 DEVICE ?= cpu
-SUPPORTED := import sys; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 13))
-PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.10 python3.9 python; do \
+SUPPORTED := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.10 python; do \
 	"$$p" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$p" && break; done)
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
@@ -44,9 +44,9 @@ $(VENV)/installed-test: requirements-test.txt requirements.txt | $(VENV)/bin/pyt
 	@touch $@ $(VENV)/installed
 
 $(VENV)/bin/python:
-	@test -n "$(PYTHON)" || { echo "no Python 3.9 to 3.13 found: install one, or name it: make PYTHON=/path/to/python"; \
+	@test -n "$(PYTHON)" || { echo "no Python 3.10 to 3.13 found: install one, or name it: make PYTHON=/path/to/python"; \
 		exit 1; }
-	@"$(PYTHON)" -c '$(SUPPORTED)' || { echo "$(PYTHON) is not Python 3.9 to 3.13, or does not run"; exit 1; }
+	@"$(PYTHON)" -c '$(SUPPORTED)' || { echo "$(PYTHON) is not Python 3.10 to 3.13, or does not run"; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip' || { echo "this Python cannot make environments: install its venv package" \
 		"(Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
 	"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

@@ -6,6 +6,15 @@ An unmodified slim network trains with synchronised batch norm when this is its 
                         normalizer_params={"decay": 0.9, "epsilon": 1e-5, "scale": True}):
         net, _ = resnet_v1.resnet_v1_50(images, ...)
 
+slim is tf.contrib.slim on TensorFlow 1.15. On 2.x it is the package tf_slim, whose layers are those of the package tf_keras
+under an older name, which must be given back before the first of them is used:
+
+    import sys
+    import tf_keras
+    from tf_keras.src import legacy_tf_layers
+    sys.modules["tf_keras.legacy_tf_layers"] = tf_keras.legacy_tf_layers = legacy_tf_layers
+    import tf_slim as slim
+
 Variables have slim's names (`BatchNorm/{beta,gamma,moving_mean,moving_variance}`), so checkpoints of the two are
 interchangeable. The function takes part in `slim.arg_scope` where slim (tf_slim, or tf.contrib.slim on TensorFlow 1.15)
 was imported before `towers.slim.batch_norm` is first named.

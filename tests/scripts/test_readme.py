@@ -43,6 +43,7 @@ def test_the_commands_of_the_readme_run(streets, trained, tmp_path):
     """As they stand but for the size of the network, and where data and models are; training as a dry run."""
     small = [argument for argument in SMALL if not argument.startswith(("--config=", "--max_steps", "--config.batch"))]
     replaced = {"/data/cityscapes": streets, "runs/cityscapes_pspnet50": trained[0],
+                "runs/synthetic_pspnet": trained[0],
                 "--output_dir=predictions": "--output_dir={}".format(tmp_path / "predictions")}
     jobs = {}
     for line in commands():
