@@ -77,7 +77,7 @@ class Progress(tf.train.SessionRunHook):
             learning_rate=learning_rate,
             images_per_second=self._rate and round(self._rate, 3),
         )
-        rate = "{:.1f} images/s".format(self._rate) if self._rate else "first step"
+        rate = "{:.3g} images/s".format(self._rate) if self._rate else "first step"
         if self._bar is not None:
             self._bar.set_postfix_str("loss {:.4f}, lr {:.3g}, {}".format(loss, learning_rate, rate))
             return
