@@ -63,17 +63,17 @@ def test_an_unmodified_slim_resnet_trains_as_on_one_device_with_slims_own_norm(s
 
 def test_slims_own_norm_in_a_model_is_updated_once(slim):
     slim = slim[0]
-    x = np.random.RandomState(0).randn(6, 3) + 2
+    x = np.random.RandomState(0).randn(6, 2, 2, 3) + 2
     with tf.Graph().as_default():
         step = towers.build_train_step(
-            lambda part: tf.reduce_mean(tf.square(slim.batch_norm(part, decay=.9, is_training=True, scope="own") - 1.)),
+            lambda part: tf.reduce_mean(tf.square(slim.batch_norm(part, decay=.9, fused=True, scope="own") - 1.)),
             towers.split_batch(tf.constant(x, tf.float32), 3), tf.train.GradientDescentOptimizer(.1), oracles.CPUS[:3])
         assert len(step.update_ops) == 2
         with oracles.session() as session:
             oracles.initialize(session)
             session.run(step.train_op)
             state = {v.op.name: session.run(v) for v in tf.global_variables()}
-    np.testing.assert_allclose(state["own/moving_mean"], .1 * x[:2].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(state["own/moving_mean"], .1 * x[:2].mean((0, 1, 2)), rtol=1e-5)
 
 
 def test_arg_scopes_reach_it(slim):
