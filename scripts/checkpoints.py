@@ -1,5 +1,8 @@
 """Checkpoints of a run: where the latest is, and whether it is of this network."""
 
+import glob
+import os
+
 import tensorflow.compat.v1 as tf
 
 
@@ -18,14 +21,34 @@ def check(path, variables):
 
 
 def find(model_dir):
-    """The latest checkpoint of a folder and its step; (None, 0) where there is none."""
-    path = tf.train.latest_checkpoint(model_dir)
-    return (path, step_of(path)) if path else (None, 0)
+    """The latest checkpoint of a folder and its step, read through; (None, 0) where there is none.
+
+    Raises:
+        ValueError: its files are missing or damaged; what to do is in the message.
+    """
+    state = tf.train.get_checkpoint_state(model_dir)
+    if state is None or not state.model_checkpoint_path:
+        return None, 0
+    path = state.model_checkpoint_path
+    if not (os.path.exists(path + ".index") and glob.glob(glob.escape(path) + ".data-*")):
+        raise ValueError("the files of checkpoint {} are not there, though {} names it: bring them back, or name another "
+                         "checkpoint or model_dir".format(path, os.path.join(model_dir, "checkpoint")))
+    return path, verified_step(path)
 
 
-def step_of(path):
-    """The global step that a checkpoint was saved at."""
-    return int(tf.train.load_checkpoint(path).get_tensor(tf.GraphKeys.GLOBAL_STEP))
+def verified_step(path):
+    """The global step that a checkpoint was saved at; ValueError unless every value of it can be read.
+
+    Checksums are compared as values are read, so a file that was cut or overwritten is found here.
+    """
+    try:
+        reader = tf.train.load_checkpoint(path)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+        return int(reader.get_tensor(tf.GraphKeys.GLOBAL_STEP))
+    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:  # by version and by damage
+        raise ValueError("checkpoint {} is damaged or is no checkpoint of a run ({}): name another checkpoint (an older one, "
+                         "or that in best/) or model_dir".format(path, " ".join(str(error).split()))) from error
 
 
 def _listed(items, limit=6):

@@ -16,6 +16,7 @@ import re
 import sys
 
 from absl import app, flags
+from absl import logging as absl_logging
 
 FLAGS = flags.FLAGS
 flags.DEFINE_bool("traceback", False, "Show the whole traceback of an error instead of one line.")
@@ -52,6 +53,8 @@ def run(main, positional=False):
     def guarded(argv):
         if argv[1:] and not positional:
             _fail(UsageError("{!r} is no flag (flags are written --name=value)".format(argv[1])))
+        if not FLAGS["verbosity"].present:
+            absl_logging.set_verbosity(absl_logging.WARNING)
         try:
             main(argv[1:]) if positional else main()
         except (ValueError, OSError) as error:
@@ -72,6 +75,8 @@ def run(main, positional=False):
 def one_line(error):
     """The message of an error in one line; of TensorFlow's report of a failed graph, what failed first."""
     text = getattr(error, "message", None) or str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        text = "cannot use {}: {}".format(error.filename, error.strerror)
     root = re.search(r"\(0\) [A-Z_]+: (.*)", text)
     lines = [root.group(1)] if root else text.splitlines()
     told = [

@@ -25,6 +25,7 @@ from scripts import checkpoints, datasets, evaluation, inference_flags, report
 
 FLAGS = flags.FLAGS
 inference_flags.define()
+flags.adopt_module_key_flags(inference_flags)
 flags.DEFINE_string("data_dir", None, "Folder in the Cityscapes layout; unset: the drawn scenes.")
 flags.DEFINE_string("split", None, "Split to score; unset: the configuration's eval_split.")
 flags.DEFINE_integer("max_images", None, "Score the first so many images only.", lower_bound=1)
@@ -65,7 +66,7 @@ def main():
     print(report.class_table(result.scores, labels.CLASS_NAMES))
     settings = {name: config.eval[name] for name in ("crop_size", "stride_rate", "scales", "flip")}
     evaluation.write_metrics(
-        result, checkpoints.step_of(checkpoint), output, split=split, checkpoint=checkpoint, **settings
+        result, checkpoints.verified_step(checkpoint), output, split=split, checkpoint=checkpoint, **settings
     )
     print("written: {}".format(output))
     if result.samples:

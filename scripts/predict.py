@@ -26,6 +26,7 @@ from scripts.commandline import UsageError
 
 FLAGS = flags.FLAGS
 inference_flags.define()
+flags.adopt_module_key_flags(inference_flags)
 flags.DEFINE_string("output_dir", None, "Where the pictures go.")
 flags.DEFINE_bool("overwrite", False, "Replace pictures that are there already.")
 

@@ -29,6 +29,7 @@ from scripts.training_hooks import EvaluationHook, evaluate_and_write
 from towers.session import BestCheckpoint, run_training
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
+flags.adopt_module_key_flags(configuration)
 FLAGS = flags.FLAGS
 flags.DEFINE_integer(
     "num_gpus", 1, "Number of towers: one a GPU; logical CPU devices where there is none.", lower_bound=1

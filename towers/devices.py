@@ -36,7 +36,7 @@ def tower_devices(num_towers, device_type=None):
     if num_gpus < num_towers:
         raise ValueError(
             "%d towers were asked for, but %d GPU(s) are visible; ask for at most that many, make more visible "
-            "(CUDA_VISIBLE_DEVICES), or pass device_type='cpu'" % (num_towers, num_gpus))
+            "(CUDA_VISIBLE_DEVICES), or take the device type 'cpu'" % (num_towers, num_gpus))
     return ["/gpu:%d" % i for i in range(num_towers)]
 
 

@@ -135,7 +135,7 @@ def _of_variable(gradient, read, variable):
     """The gradient of the variable from that of one read's output."""
     if read.type == "ReadVariableOp":
         return gradient
-    with tf.name_scope("gradients/gather"), tf.colocate_with(read):
+    with tf.name_scope("gradients/gather"), read.graph.colocate_with(read):
         indices = tf.reshape(read.inputs[1], [-1])
         row = variable.shape.as_list()[1:]
         values = tf.reshape(tf.convert_to_tensor(gradient), tf.concat([tf.shape(indices), row], 0))

@@ -90,6 +90,9 @@ def _loss(result, index):
             raise ValueError("tower %d returned a dict with the keys %s; wanted the key 'loss' among them"
                              % (index, sorted(map(str, result))))
         result = result["loss"]
+    if isinstance(result, (tuple, list)):
+        raise ValueError("tower %d returned a %s; wanted a scalar loss, or a dict with the key 'loss' and whatever else is to "
+                         "be in TrainStep.outputs" % (index, type(result).__name__))
     loss = tf.convert_to_tensor(result) if result is not None else None
     if loss is None or not loss.dtype.is_floating or loss.shape.ndims not in (None, 0):
         raise ValueError("the loss of tower %d is %s; wanted a scalar float tensor" % (
