@@ -9,7 +9,8 @@ with mean and variance of all towers' batches together and no gradient through r
 - `towers.all_sum` adds over the towers, forward and backward; summing the counts as well weighs unequal batches right;
 - variables come from `tf.get_variable`, so that all towers share one;
 - the state is written by one update op, made by the main tower from what all towers know, and put into UPDATE_OPS,
-  where `towers.build_train_step` finds it. Nothing keeps a copy of the state that could be lost.
+  where `towers.build_train_step` finds it. It waits until all towers have read the state of before. Nothing keeps a copy
+  of the state that could be lost.
 """
 
 import tensorflow.compat.v1 as tf
@@ -52,7 +53,7 @@ def sync_batch_renorm(inputs, r_max=3., d_max=5., momentum=.99, epsilon=1e-3, tr
         d = tf.stop_gradient(tf.clip_by_value((mean - moving_mean) / moving_s, -d_max, d_max))
         outputs = gamma * ((inputs - mean) / s * r + d) + beta
         if tower.is_main:
-            with tf.control_dependencies([r, d]):  # which read the state of before this step
+            with tf.control_dependencies([r, d]):  # this tower's reads; those of the others are waited for anyway
                 for moving, batch in ((moving_mean, mean), (moving_variance, variance)):
                     update = tf.assign_sub(moving, (1 - momentum) * (moving - batch))
                     tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update.op)

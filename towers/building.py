@@ -87,12 +87,14 @@ class Build(object):
                 _TowerThread(self, tower, caller, prefix, model_fn, tower_inputs[index], before.without_collections()))
         self._run(before)
         self.results = [thread.result for thread in self._towers]
+        self._first_id = versions.first_op_id(self.graph)
+        update_ops.wait_for_reads(self.update_ops, self.tower_of)
 
     def tower_of(self, op):
         """The index of the tower that made `op`, or None for an op made elsewhere (merge functions included)."""
         if op.graph is not self.graph:
             return None
-        number = versions.op_id(op) - versions.first_op_id(self.graph) + 1
+        number = versions.op_id(op) - self._first_id + 1
         place = bisect.bisect_left(self._windows, (number,)) - 1
         if place >= 0 and self._windows[place][0] < number <= self._windows[place][1]:
             return self._windows[place][2]

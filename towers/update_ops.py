@@ -7,10 +7,13 @@ is kept: the ops of the first tower that writes the variable.
 
 from absl import logging
 
+from towers import versions
+
 # Ops that only pass a write on: a group, what `assign` returns, both control-flow versions' ends.
 _PASS = ("NoOp", "Identity", "IdentityN", "ReadVariableOp", "Merge", "Switch", "Enter", "Exit", "RefIdentity",
          "RefSwitch", "RefMerge", "RefEnter", "RefExit", "Reshape")
 _FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "Case", "PartitionedCall", "StatefulPartitionedCall")
+_READS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd")
 _VARIABLES = ("VarHandleOp", "Variable", "VariableV2")
 
 
@@ -52,6 +55,43 @@ def one_a_variable(entries_by_tower):
     return kept
 
 
+def wait_for_reads(entries, tower_of):
+    """Makes every update op wait until the other towers have read the variable that it writes.
+
+    On one device a model orders its own read and write of a state, by using what it read in what it writes. The reads of
+    other towers stand outside of that order, and would see the state of before or of after the update, by chance.
+
+    Args:
+      entries: the kept update ops.
+      tower_of: from an op to the index of the tower that made it, or None.
+    """
+    for entry in entries:
+        for write in _writes(as_op(entry)):
+            handle = write.inputs[0]
+            if handle.op.type != "VarHandleOp" or versions.op_control_flow_context(write) is not None:
+                continue
+            writes = set(op for op in handle.consumers() if op is write or is_write(op))
+            reads = [op for op in handle.consumers()
+                     if op.type in _READS and tower_of(op) not in (None, tower_of(write))
+                     and versions.op_control_flow_context(op) is None and not _waits_for_any(op, writes)]
+            if reads:
+                versions.add_control_inputs(write, reads)
+
+
+def _waits_for_any(op, others):
+    """Whether `op` runs after one of `others`: it reads what they wrote, and the other order could be a cycle."""
+    seen, pending = set(), [op]
+    while pending:
+        current = pending.pop()
+        if current in others:
+            return True
+        if current not in seen:
+            seen.add(current)
+            pending.extend(current.control_inputs)
+            pending.extend(tensor.op for tensor in current.inputs)
+    return False
+
+
 def as_op(entry):
     """The op of a collection's entry: of an op, a tensor, or what `assign` on a resource variable returns."""
     return getattr(entry, "op", entry)
@@ -59,22 +99,28 @@ def as_op(entry):
 
 def written_variables(op):
     """The names of the variables that running `op` writes, seen through groups, identities and control flow: a set."""
-    names, seen, pending = set(), set(), [op]
+    names = set()
+    for write in _writes(op):
+        handles = write.inputs if write.type in _FUNCTIONS else write.inputs[:1]
+        names.update(name for name in map(_variable_of, handles) if name)
+    return names
+
+
+def _writes(op):
+    """The ops that write variables when `op` runs, function calls among them: `op` itself, or what it passes on: a list."""
+    writes, seen, pending = [], set(), [op]
     while pending:
         current = pending.pop()
         if current in seen:
             continue
         seen.add(current)
-        if current.type in _FUNCTIONS:
-            names.update(name for name in map(_variable_of, current.inputs) if name)
-        elif is_write(current):
-            name = _variable_of(current.inputs[0])
-            if name:
-                names.add(name)
+        if current.type in _FUNCTIONS or is_write(current):
+            if current.inputs:
+                writes.append(current)
         elif current.type in _PASS:
             pending.extend(current.control_inputs)
             pending.extend(tensor.op for tensor in current.inputs if tensor.op.type not in _VARIABLES)
-    return names
+    return writes
 
 
 def is_write(op):

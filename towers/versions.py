@@ -129,6 +129,11 @@ def set_op_seed(op, seed, seed2):
     op._set_attr("seed2", attr_value_pb2.AttrValue(i=seed2))
 
 
+def add_control_inputs(op, control_inputs):
+    """Makes `op`, which has not run yet, wait for `control_inputs` (ops)."""
+    op._add_control_inputs(control_inputs)
+
+
 def op_id(op):
     """A number that grows with the order in which the ops of a graph were made."""
     return op._id

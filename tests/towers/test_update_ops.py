@@ -195,3 +195,41 @@ def test_backward_convolutions_grow_as_the_towers(num_towers):
     types = [op.type for op in tf.get_default_graph().get_operations()]
     for kind in ("Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput"):  # TensorFlow makes all, and prunes at run time
         assert types.count(kind) == 3 * num_towers, kind
+
+
+def test_an_update_waits_until_every_tower_has_read_the_state_of_before():
+    def model(x):
+        state = tf.get_variable("state", [], x.dtype, tf.zeros_initializer(), trainable=False)
+        w = tf.get_variable("w", [], x.dtype, tf.ones_initializer())
+        read = state.read_value()
+        if towers.current_tower().is_main:
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, tf.assign_add(state, 1. + 0. * read).op)
+        return w * tf.reduce_mean(x) + read
+
+    step = train_step(model, 4)
+    write, = [entry for entry in step.update_ops]
+    handle = write.inputs[0]
+    reads = [op for op in handle.consumers() if op.type == "ReadVariableOp" and op.name.startswith("tower_")
+             and not op.name.startswith("tower_0/")]
+    assert len(reads) == 3 and all(read in write.control_inputs for read in reads)
+
+
+def test_a_read_that_waits_for_the_update_makes_no_cycle():
+    def model(x):
+        state = tf.get_variable("state", [], x.dtype, tf.zeros_initializer(), trainable=False)
+        update = None
+        if towers.current_tower().is_main:
+            update = tf.assign_add(state, 1.).op
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+            gate = tf.zeros([], x.dtype)
+            with tf.control_dependencies([update]):
+                gate = tf.identity(gate)
+        else:
+            gate = tf.zeros([], x.dtype)
+        gate = towers.all_sum(gate)
+        with tf.control_dependencies([gate]):
+            after = state.read_value()
+        return tf.get_variable("w", [], x.dtype, tf.ones_initializer()) * tf.reduce_mean(x) + after
+
+    step = train_step(model, 3)
+    assert state_after(step)["state"] == 1.
