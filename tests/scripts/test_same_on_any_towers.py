@@ -78,7 +78,7 @@ def test_plain_batch_norm_has_not(run):
     assert np.abs(one - four).max() > 2e-2
 
 
-@pytest.mark.xfail(strict=False, reason="about one run in three differs by rounding on four towers of two cores; cause unknown")
+@pytest.mark.xfail(strict=False, reason="one run in three differs by rounding on four towers of two cores; cause unknown")
 def test_the_same_run_twice_has_the_same_losses_to_the_bit(run):
     assert np.array_equal(run(4, "sync")[0], run(4, "sync", again=1)[0])
 
