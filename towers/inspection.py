@@ -61,7 +61,7 @@ def inspect(graph=None):
     ops = graph.get_operations()
     updates = [update_ops.as_op(entry) for entry in graph.get_collection(tf.GraphKeys.UPDATE_OPS)]
     train_ops = [update_ops.as_op(entry) for entry in graph.get_collection(tf.GraphKeys.TRAIN_OP)]
-    steps = [_ancestors(op) for op in train_ops]
+    steps = [update_ops.runs_before(op) for op in train_ops]
     twice = {}
     for step in steps:
         twice.update(_written_twice(step))
@@ -106,18 +106,6 @@ def _gradient_type(op):
         return op.get_attr("_gradient_op_type")
     except ValueError:
         return None
-
-
-def _ancestors(op):
-    """Everything that runs when `op` does, itself included: a set of ops."""
-    seen, pending = set(), [op]
-    while pending:
-        current = pending.pop()
-        if current not in seen:
-            seen.add(current)
-            pending.extend(current.control_inputs)
-            pending.extend(tensor.op for tensor in current.inputs)
-    return seen
 
 
 def _written_twice(step):

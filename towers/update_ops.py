@@ -73,23 +73,22 @@ def wait_for_reads(entries, tower_of):
             writes = set(op for op in handle.consumers() if op is write or is_write(op))
             reads = [op for op in handle.consumers()
                      if op.type in _READS and tower_of(op) not in (None, tower_of(write))
-                     and versions.op_control_flow_context(op) is None and not _waits_for_any(op, writes)]
+                     and versions.op_control_flow_context(op) is None
+                     and writes.isdisjoint(runs_before(op))]  # it reads what was written; the other order could be a cycle
             if reads:
                 versions.add_control_inputs(write, reads)
 
 
-def _waits_for_any(op, others):
-    """Whether `op` runs after one of `others`: it reads what they wrote, and the other order could be a cycle."""
+def runs_before(op):
+    """Everything that runs when `op` does, itself included, over data and control inputs: a set of ops."""
     seen, pending = set(), [op]
     while pending:
         current = pending.pop()
-        if current in others:
-            return True
         if current not in seen:
             seen.add(current)
             pending.extend(current.control_inputs)
             pending.extend(tensor.op for tensor in current.inputs)
-    return False
+    return seen
 
 
 def as_op(entry):
