@@ -11,6 +11,8 @@ reflected border. One departure from semseg, which scales labels by INTER_NEARES
 half a pixel away from where its INTER_LINEAR looks, and so moves labels against their image.
 """
 
+import functools
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -168,7 +170,8 @@ def blur(image, frame, source, window):
         reach = tf.gather(image, places - source[axis], axis=axis)
         count = window[axis + 2]
         shifted = [reach[k : k + count] if axis == 0 else reach[:, k : k + count] for k in range(5)]
-        image = tf.add_n([weight * pixels for weight, pixels in zip(_KERNEL, shifted)])
+        # Added one by one: the order in which `tf.add_n` adds varies from run to run.
+        image = functools.reduce(tf.add, [weight * pixels for weight, pixels in zip(_KERNEL, shifted)])
     return image
 
 

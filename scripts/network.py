@@ -71,6 +71,7 @@ class TrainedNetwork:
     def __init__(self, config, devices):
         self.graph = tf.Graph()
         with self.graph.as_default():
+            tf.set_random_seed(0)  # never drawn from, but TensorFlow's deterministic mode refuses initial values without
             self.predictor = inference.SlidingWindowPredictor(
                 lambda images: pspnet.pspnet(images, config.model, config.num_classes)["logits"],
                 config.num_classes,

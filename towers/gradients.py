@@ -16,7 +16,7 @@ import collections
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from towers import versions
+from towers import summation, versions
 
 _READS = ("ReadVariableOp", "ResourceGather")
 
@@ -52,8 +52,8 @@ def compute(losses, variables, build):
     xs = []
     for variable, by_tower in zip(variables, reads):
         xs.extend([variable] if by_tower is None else [read.outputs[0] for read, _ in by_tower])
-    gradients = tf.gradients(losses, xs, colocate_gradients_with_ops=True) if xs else []
-    gradients = iter(gradients)
+    gradients = iter(tf.gradients(
+        losses, xs, colocate_gradients_with_ops=True, aggregation_method=summation.GRADIENT_AGGREGATION) if xs else [])
     result = []
     for variable, by_tower in zip(variables, reads):
         if by_tower is None:
@@ -91,7 +91,7 @@ def add(parts):
         return tf.IndexedSlices(
             tf.concat([part.values for part in parts], 0),
             tf.concat([tf.cast(part.indices, tf.int64) for part in parts], 0), parts[0].dense_shape)
-    return tf.add_n([tf.convert_to_tensor(part) for part in parts])
+    return summation.in_order([tf.convert_to_tensor(part) for part in parts])
 
 
 def _add(parts, device):

@@ -9,10 +9,9 @@ tensors, and hands each tower its result. The others are merges:
     weighted_mean(v, w)   = num_towers * sum_i(v_i * w_i) / sum over all towers of w     (on tower i)
 """
 
-import functools
-
 import tensorflow.compat.v1 as tf
 
+from towers import summation
 from towers.tower import TowerError, current_tower
 
 
@@ -51,12 +50,12 @@ def merge_as(kind, fn, *tensors):
 
 def all_sum(x):
     """The sum of `x` over all towers, on every tower; any shape that is the same on all, any dtype that adds."""
-    return merge_as("all_sum", _sum, x)
+    return merge_as("all_sum", summation.in_order, x)
 
 
 def all_mean(x):
     """The mean of `x` over all towers, each counting equally; an integer `x` gives float64, as `tf.truediv` does."""
-    return merge_as("all_mean", lambda xs: tf.truediv(_sum(xs), tf.cast(len(xs), xs[0].dtype)), x)
+    return merge_as("all_mean", lambda xs: tf.truediv(summation.in_order(xs), tf.cast(len(xs), xs[0].dtype)), x)
 
 
 def all_concat(x, axis=0):
@@ -90,9 +89,3 @@ def weighted_mean(values, weights):
         total = current_tower().num_towers * tf.reduce_sum(values_or_0 * weights)
         mean = tf.where(some, total, tf.zeros_like(total)) / tf.where(some, weight, tf.ones_like(weight))
         return tf.cast(mean, values.dtype)
-
-
-def _sum(xs):
-    if xs[0].dtype.is_floating or xs[0].dtype.is_integer or xs[0].dtype.is_complex:
-        return tf.add_n(xs)
-    return functools.reduce(tf.add, xs)

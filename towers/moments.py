@@ -28,7 +28,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from towers import channel_ops, merging, versions
+from towers import channel_ops, merging, summation, versions
 
 STATISTICS = ("sum", "concat")
 
@@ -99,7 +99,7 @@ def _combine(statistics, epsilon, counts, packed):
     num_towers = len(counts)
     known = [tensor_util.constant_value(count) for count in counts]
     if any(value is None for value in known):
-        n, count = tf.stack(counts)[:, tf.newaxis], tf.add_n(counts)
+        n, count = tf.stack(counts)[:, tf.newaxis], summation.in_order(counts)
     else:
         n, count = np.stack(known)[:, np.newaxis], np.sum(known)
     count_or_1 = tf.maximum(count, 1) if tf.is_tensor(count) else max(count, 1)
@@ -136,7 +136,7 @@ def _shift_gradient(op, dy):
 def _moments_gradient(op, *gradients):
     num_towers = (len(op.inputs) - 2) // 2
     centers, r, count = op.inputs[:num_towers], op.inputs[num_towers], op.inputs[len(op.inputs) - 1]
-    dcenter, dr = tf.add_n(gradients[:num_towers]), gradients[num_towers]
+    dcenter, dr = summation.in_order(gradients[:num_towers]), gradients[num_towers]
     dq = -.5 * r * r * r * dr / count
     ds = dcenter / count
     dpacked = [tf.stack([tf.zeros_like(ds), ds - 2 * dq * center, dq]) for center in centers]

@@ -11,7 +11,7 @@ from run to run in the third digit).
 
 import tensorflow.compat.v1 as tf
 
-from towers import gradients
+from towers import gradients, summation
 from towers.building import Build
 
 
@@ -69,7 +69,7 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
                          % (", ".join(v.op.name for v in variables) or "(there are no trainable variables)"))
     with tf.device(aggregation_device or ""):
         with tf.name_scope("average"):
-            loss = tf.add_n(losses) / tf.cast(len(losses), losses[0].dtype)
+            loss = summation.in_order(losses) / tf.cast(len(losses), losses[0].dtype)
             with tf.control_dependencies([_after(build.update_ops, "update_ops")]):
                 averaged = [(gradients.average(g, len(losses)), g.variable) for g in per_variable]
         applied = list(gradient_transform(averaged)) if gradient_transform is not None else averaged

@@ -240,3 +240,19 @@ def test_a_reference_variable_of_the_callers_is_trained_too():
         sess.run(step.train_op)
         assert sess.run(w) == 1.
     assert step.tower_gradients == [[None], [None]]
+
+
+@pytest.mark.parametrize("statistics", ["sum", "concat"])
+def test_no_sum_over_four_towers_begins_with_whichever_part_is_free_first(statistics):
+    # `AddN` of three or more does, so its bits change from run to run; of two, and in a chain, it cannot.
+    def model(x):
+        w = tf.get_variable("w", [3, 3])
+        y = towers.sync_bn(tf.matmul(x, w) + tf.matmul(x * x, w) + tf.matmul(x - 1., w), training=True, statistics=statistics)
+        uses = [tf.tanh(y), tf.sigmoid(y), tf.sin(y), towers.all_sum(y), towers.all_mean(y)]
+        return towers.weighted_mean(sum(uses[1:], uses[0]), 1.)
+
+    step = train_step(model, [tf.ones([2, 3])] * 4)
+    sums = [op for op in tf.get_default_graph().get_operations()
+            if op.type in ("AddN", "AccumulateNV2") and op.outputs[0].dtype.is_floating]
+    assert len(sums) > 10 and step.train_op is not None
+    assert not [op.name for op in sums if len(op.inputs) > 2]
