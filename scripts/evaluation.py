@@ -8,13 +8,15 @@ import os
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from inputs import labels, pipeline
+from inputs import pipeline
 from models import metrics
-from scripts import pictures
+from scripts import datasets, pictures
 from scripts.network import TrainedNetwork
 
-Result = collections.namedtuple("Result", "scores num_images samples")
+Result = collections.namedtuple("Result", "scores num_images samples confusion data_set")
 Sample = collections.namedtuple("Sample", "name image truth prediction")
+# One image: its `Example`, [H, W, 3] uint8, two [H, W] of train ids, and its own confusion matrix [C, C].
+Scored = collections.namedtuple("Scored", "example image truth prediction confusion")
 
 
 class Evaluator:
@@ -33,10 +35,10 @@ class Evaluator:
             self._iterator = tf.data.make_initializable_iterator(pipeline.eval_dataset(examples))
             self._next = self._iterator.get_next()
 
-    def run(self, num_samples=0, progress=lambda done, of: None):
-        """Predicts every image with the weights that `network` holds: a `Result`.
+    def each(self):
+        """Predicts every image with the weights that `network` holds: a generator of `Scored`, in order.
 
-        Its `samples` are the first images, with truth and prediction; `progress` is called after each image.
+        What is held at a time does not grow with the number of images.
         """
         session, waiting = self.network.session, collections.deque()
         session.run(self._iterator.initializer)
@@ -47,15 +49,27 @@ class Evaluator:
                 yield waiting[-1]["image"]
 
         classes, ignored = self._config.num_classes, self._config.ignore_label
-        confusion, samples = np.zeros([classes, classes], np.int64), []
-        for done, prediction in enumerate(self.network.predictor.labels_all(session, images()), start=1):
-            example = waiting.popleft()
-            confusion += metrics.confusion(example["label"], prediction, classes, ignored)
+        for prediction in self.network.predictor.labels_all(session, images()):
+            element = waiting.popleft()
+            confusion = metrics.confusion(element["label"], prediction, classes, ignored)
+            example = self._examples[int(element["index"])]
+            yield Scored(example, element["image"], element["label"], prediction, confusion)
+
+    def run(self, num_samples=0, progress=lambda done, of: None, on_image=lambda scored: None):
+        """Scores every image with the weights that `network` holds: a `Result`.
+
+        Its `samples` are the first images, with truth and prediction; `on_image` takes each image's `Scored`, and
+        `progress` is called after it.
+        """
+        classes, samples = self._config.num_classes, []
+        confusion = np.zeros([classes, classes], np.int64)
+        for done, scored in enumerate(self.each(), start=1):
+            confusion += scored.confusion
             if len(samples) < num_samples:
-                name = self._examples[int(example["index"])].name
-                samples.append(Sample(name, example["image"], example["label"], prediction))
+                samples.append(Sample(scored.example.name, scored.image, scored.truth, scored.prediction))
+            on_image(scored)
             progress(done, len(self._examples))
-        return Result(metrics.scores(confusion), len(self._examples), samples)
+        return Result(metrics.scores(confusion), len(self._examples), samples, confusion, datasets.of(self._config))
 
 
 def summary_line(result):
@@ -74,7 +88,7 @@ def write_metrics(result, step, path, **more):
         "miou": _finite(scores["miou"]),
         "mean_accuracy": _finite(scores["mean_accuracy"]),
         "pixel_accuracy": _finite(scores["pixel_accuracy"]),
-        "per_class_iou": dict(zip(labels.CLASS_NAMES, scores["per_class_iou"])),
+        "per_class_iou": dict(zip(result.data_set.class_names, scores["per_class_iou"])),
         "num_classes_present": scores["num_classes_present"],
         "num_images": result.num_images,
     }
@@ -93,8 +107,8 @@ def write_pictures(result, folder):
             sample.image,
             sample.truth,
             sample.prediction,
-            labels.COLORS,
-            labels.CLASS_NAMES,
+            result.data_set.colors,
+            result.data_set.class_names,
             title=sample.name,
         )
         pictures.save(picture, os.path.join(folder, sample.name + ".png"))
