@@ -81,7 +81,10 @@ def summary_line(result):
 
 
 def write_metrics(result, step, path, **more):
-    """Writes one JSON object: the step, the scores (null where there is none), the number of images."""
+    """Writes one JSON object: the step, the scores (null where there is none), the number of images.
+
+    Its `confusion` has a row a true class and a column a predicted one, in the order of `per_class_iou`, in pixels.
+    """
     scores = result.scores
     content = {
         "step": step,
@@ -93,9 +96,9 @@ def write_metrics(result, step, path, **more):
         "num_images": result.num_images,
     }
     content.update(more)
+    rows = ",\n    ".join(json.dumps(row) for row in result.confusion.tolist())  # a line each, not a line a number
     with open(path + ".partial", "w") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
+        file.write(json.dumps(content, indent=2)[:-2] + ',\n  "confusion": [\n    ' + rows + "\n  ]\n}\n")
     os.replace(path + ".partial", path)
 
 
