@@ -1,7 +1,9 @@
 """Data: the Cityscapes layout, drawn street scenes, augmentation and batching, as tf.data graphs.
 
     labels        the label table: labelIds, trainIds, names, colours
-    cityscapes    finds the images and labels of a split and checks them before a run
+    cityscapes    finds the images and labels of a split in the Cityscapes layout
+    ade20k        the same in the layout of the ADE20K challenge, with its 150 classes
+    examples      what an example is, and the check of its files before a run
     decoding      reads one image and its label in the graph, or one image in Python
     transforms    image operations that compute no more than a window of their result
     augmentation  the recipe's augmentation: what is drawn, stateless, and in which order it is applied

@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from PIL import Image
 
-from inputs import cityscapes, labels
+from inputs import labels
+from inputs.examples import DataError
 
 IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp")
 
@@ -44,15 +45,15 @@ def read_image(path):
     return image
 
 
-def read_label(path, is_train_ids=False):
-    """Decodes a label PNG and maps its values to trainIds: [H, W] int32, 0..18 or 255.
+def read_label(path, encoding=labels.LABEL_ID_FILES):
+    """Decodes a label PNG and maps its values to classes: [H, W] int32, 0..C-1 or 255.
 
     Args:
       path: scalar string tensor.
-      is_train_ids: bool or scalar bool tensor; the file holds trainIds already.
+      encoding: a `labels.Encoding`, what the file's values mean; of arrays or of tensors.
 
     Raises (when run): InvalidArgumentError with an `input error:` line if the file is broken, is not an 8-bit
-    single-channel PNG or holds a value that no Cityscapes label has.
+    single-channel PNG or holds a value that the encoding does not know.
     """
     contents = tf.io.read_file(path)
     raw = _decode_or_nothing(contents, tf.uint8, 1, lambda c: tf.io.decode_png(c, channels=1))
@@ -76,10 +77,7 @@ def read_label(path, is_train_ids=False):
         ]
     ):
         values = tf.cast(raw[:, :, 0], tf.int32)
-    table = tf.where(
-        tf.fill([256], is_train_ids), tf.constant(labels.TRAIN_ID_TABLE), tf.constant(labels.LABEL_ID_TABLE)
-    )
-    mapped = tf.gather(table, values)
+    mapped = tf.gather(encoding.table, values)
     lowest = tf.reduce_min(mapped)
     with tf.control_dependencies(
         [
@@ -88,17 +86,17 @@ def read_label(path, is_train_ids=False):
                 path,
                 " holds the value ",
                 tf.as_string(-1 - lowest),
-                ", which is no Cityscapes ",
-                tf.where(is_train_ids, "trainId", "labelId"),
+                ", which is no ",
+                encoding.name,
             )
         ]
     ):
         return tf.identity(mapped)
 
 
-def read_example(image_path, label_path, is_train_ids=False):
+def read_example(image_path, label_path, encoding=labels.LABEL_ID_FILES):
     """`read_image` and `read_label`, and that both have one size: ([H, W, 3] uint8, [H, W] int32)."""
-    image, label = read_image(image_path), read_label(label_path, is_train_ids)
+    image, label = read_image(image_path), read_label(label_path, encoding)
     image_size, label_size = tf.shape(image)[:2], tf.shape(label)
     with tf.control_dependencies(
         [
@@ -126,9 +124,9 @@ def data_error(error):
     text = str(error)
     found = re.search(re.escape(_MARK) + r"([^\n]*?)\]?\s*(\n|$)", text)
     if found:
-        return cityscapes.DataError(found.group(1))
+        return DataError(found.group(1))
     missing = re.search(r"([^\s;]+); No such file or directory", text)
-    return cityscapes.DataError("no such file: %s" % missing.group(1)) if missing else None
+    return DataError("no such file: %s" % missing.group(1)) if missing else None
 
 
 def list_images(path):
@@ -145,7 +143,7 @@ def list_images(path):
         if name.lower().endswith(IMAGE_EXTENSIONS)
     ]
     if not found:
-        raise cityscapes.DataError(
+        raise DataError(
             "no images found: %s is neither a file nor a folder with files *{%s}"
             % (path, ",".join(IMAGE_EXTENSIONS))
         )
@@ -167,7 +165,7 @@ def load_image(path):
     except (
         Exception
     ) as error:  # PIL raises OSError, SyntaxError, ValueError and struct.error for broken files
-        raise cityscapes.DataError("cannot read %s as an image (%s)" % (path, error)) from None
+        raise DataError("cannot read %s as an image (%s)" % (path, error)) from None
 
 
 def _decode_or_nothing(contents, dtype, channels, decode):

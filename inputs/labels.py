@@ -5,11 +5,20 @@ predicts (0..18), or 255 for whatever is neither trained nor scored. The table's
 which an 8-bit file stores as 255.
 """
 
+import collections
+
 import numpy as np
 from cityscapesscripts.helpers.labels import labels as _TABLE
 
 IGNORE = 255
 UNKNOWN = -1
+
+Encoding = collections.namedtuple("Encoding", "name table")
+Encoding.__doc__ = """What the values of a label file mean.
+
+name (such as 'Cityscapes labelId', for messages) and table, [256] int32: the class of a value, `IGNORE`, or
+`-1 - value` for a value that no file should hold.
+"""
 
 _TRAINED = sorted((row for row in _TABLE if 0 <= row.trainId < IGNORE), key=lambda row: row.trainId)
 
@@ -33,6 +42,8 @@ def _known(pairs):
 
 LABEL_ID_TABLE = _known([(row.id, row.trainId) for row in _TABLE])
 TRAIN_ID_TABLE = _known([(i, i) for i in TRAIN_IDS] + [(IGNORE, IGNORE)])
+LABEL_ID_FILES = Encoding("Cityscapes labelId", LABEL_ID_TABLE)
+TRAIN_ID_FILES = Encoding("Cityscapes trainId", TRAIN_ID_TABLE)
 
 # Known or not, each as a trainId: for drawing and for scoring, where every value must map to something.
 label_id_to_train_id = np.where(LABEL_ID_TABLE < 0, IGNORE, LABEL_ID_TABLE).astype(np.uint8)

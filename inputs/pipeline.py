@@ -14,7 +14,8 @@ filled from the next epoch.
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from inputs import augmentation, cityscapes, decoding, labels, transforms
+from inputs import augmentation, decoding, labels, transforms
+from inputs.examples import DataError
 
 # AutoGraph would spend seconds on reading these functions' source, and finds nothing to convert.
 _as_it_is = tf.autograph.experimental.do_not_convert
@@ -55,7 +56,7 @@ def train_dataset(
       data sets.
 
     Returns:
-      a Dataset of dicts: image [B, h, w, 3] float32 normalised; label [B, h, w] int32, trainIds or 255; index
+      a Dataset of dicts: image [B, h, w, 3] float32 normalised; label [B, h, w] int32, classes or 255; index
       [B] int64, the place in `examples`; epoch [B] int64.
 
     Raises:
@@ -82,7 +83,7 @@ def train_dataset(
 
     def example(position, image, label):
         index, epoch = position["index"], position["epoch"]
-        key = _key(seed, _AUGMENT, epoch, index)
+        key = augmentation_key(seed, epoch, index)
         image, label = augmentation.augment(image, label, key, params, ignore_label)
         return {"image": image, "label": label, "index": index, "epoch": epoch}
 
@@ -110,7 +111,7 @@ def eval_dataset(examples, num_parallel=2):
     """One pass over `examples` in order, one whole image at a time, as in the files.
 
     Returns:
-      a Dataset of dicts: image [H, W, 3] uint8; label [H, W] int32, trainIds or 255; index, a scalar int64.
+      a Dataset of dicts: image [H, W, 3] uint8; label [H, W] int32, classes or 255; index, a scalar int64.
     """
     _require(len(examples) > 0, "examples", "empty", "a list of at least one")
     files = _Files(examples)
@@ -155,6 +156,11 @@ def permutation(num_examples, seed, epoch):
     return tf.argsort(keys, stable=True)
 
 
+def augmentation_key(seed, epoch, index):
+    """The key [2] int64 from which an example's augmentation is drawn in an epoch (scalars int64)."""
+    return _key(seed, _AUGMENT, epoch, index)
+
+
 def _key(seed, *numbers):
     """A stateless key [2] int64 from the seed and more numbers, hashed one after the other."""
     key = tf.constant([seed, 0], tf.int64)
@@ -169,19 +175,25 @@ class _Files(object):
     def __init__(self, examples):
         without = [e.image_path for e in examples if not e.label_path]
         if without:
-            raise cityscapes.DataError(
+            raise DataError(
                 "image without its label: %s; training and scoring need one" % without[0]
             )
         self.number = len(examples)
         self.images = tf.constant([e.image_path for e in examples])
         self.labels = tf.constant([e.label_path for e in examples])
-        self.train_ids = tf.constant([cityscapes.holds_train_ids(e.label_path) for e in examples])
+        encodings = list({e.encoding.name: e.encoding for e in examples}.values())
+        numbers = {encoding.name: k for k, encoding in enumerate(encodings)}
+        self.encoding = tf.constant([numbers[e.encoding.name] for e in examples])
+        self.encodings = labels.Encoding(
+            tf.constant([e.name for e in encodings]), tf.constant(np.stack([e.table for e in encodings]))
+        )
 
 
 def _read(files, index, resize):
     """Example `index` as ([H, W, 3] uint8, [H, W] int32), scaled by `resize`."""
+    encoding = labels.Encoding(*(tf.gather(v, tf.gather(files.encoding, index)) for v in files.encodings))
     image, label = decoding.read_example(
-        *(tf.gather(v, index) for v in (files.images, files.labels, files.train_ids))
+        tf.gather(files.images, index), tf.gather(files.labels, index), encoding
     )
     if resize != 1:
         image, label = transforms.scale(image, label, transforms.scaled_size(tf.shape(label), resize))

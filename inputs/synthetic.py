@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 from PIL import Image
 
-from inputs.cityscapes import DataError
+from inputs.examples import DataError, Example
 from inputs.street import scene
 
 CITY = "synthetic"
@@ -40,14 +40,7 @@ def ensure(root, num_train, num_val, height, width, seed=0, progress=None):
       DataError: `root` holds something that is no set of drawn scenes. ValueError: values that cannot be
       drawn.
     """
-    root = os.path.abspath(os.path.expanduser(str(root)))
-    wanted = dict(num_train=num_train, num_val=num_val, height=height, width=width, seed=seed)
-    for name, least in (("num_train", 1), ("num_val", 1), ("height", 32), ("width", 32), ("seed", 0)):
-        if int(wanted[name]) != wanted[name] or wanted[name] < least:
-            raise ValueError(
-                "synthetic.%s is %s, but must be an integer of at least %d" % (name, wanted[name], least)
-            )
-    wanted["drawing"] = _DRAWING
+    root, wanted = _absolute(root), _wanted(num_train, num_val, height, width, seed)
     if _description(root) == wanted:
         return False
     _refuse_foreign(root)
@@ -61,6 +54,28 @@ def ensure(root, num_train, num_val, height, width, seed=0, progress=None):
     return True
 
 
+def is_drawn(root, num_train, num_val, height, width, seed=0):
+    """Whether `ensure` would find these scenes in `root`. Raises as `ensure` would; writes nothing."""
+    root, wanted = _absolute(root), _wanted(num_train, num_val, height, width, seed)
+    if _description(root) == wanted:
+        return True
+    _refuse_foreign(root)
+    return False
+
+
+def planned_examples(root, split, num_train, num_val, height, width, seed=0):
+    """The examples that `ensure` would draw for a split, none of whose files may be there: a list of `Example`.
+
+    Raises:
+      DataError: another split than train and val.
+    """
+    counts = {"train": num_train, "val": num_val}
+    if split not in counts:
+        raise DataError("no split %s among the drawn scenes: there are train and val" % split)
+    names = [_name(number) for number in range(counts[split])]
+    return [Example(name, CITY, *_paths(_absolute(root), split, name)) for name in names]
+
+
 def draw_scene(seed, split, number, height, width):
     """One scene: (picture [height, width, 3] uint8 RGB, labelIds [height, width] uint8)."""
     # RandomState, as its stream of numbers is the same in every NumPy.
@@ -71,24 +86,45 @@ def _draw_all(root, wanted, progress):
     counts = {"train": wanted["num_train"], "val": wanted["num_val"]}
     done = 0
     for split in _SPLITS:
-        folders = [os.path.join(root, kind, split, CITY) for kind in ("leftImg8bit", "gtFine")]
-        for folder in folders:
-            os.makedirs(folder)
+        for path in _paths(root, split, _name(0)):
+            os.makedirs(os.path.dirname(path))
         for number in range(counts[split]):
             picture, label = draw_scene(wanted["seed"], split, number, wanted["height"], wanted["width"])
-            name = "%s_000000_%06d" % (CITY, number)
-            Image.fromarray(picture).save(
-                os.path.join(folders[0], name + "_leftImg8bit.png"), compress_level=1
-            )
-            Image.fromarray(label).save(
-                os.path.join(folders[1], name + "_gtFine_labelIds.png"), compress_level=1
-            )
+            for pixels, path in zip((picture, label), _paths(root, split, _name(number))):
+                Image.fromarray(pixels).save(path, compress_level=1)
             done += 1
             if progress:
                 progress(done, sum(counts.values()))
     with open(os.path.join(root, _DESCRIPTION), "w") as file:
         json.dump(wanted, file, indent=2, sort_keys=True)
         file.write("\n")
+
+
+def _absolute(root):
+    return os.path.abspath(os.path.expanduser(str(root)))
+
+
+def _name(number):
+    return "%s_000000_%06d" % (CITY, number)
+
+
+def _paths(root, split, name):
+    """The files of one scene: (image, label)."""
+    return tuple(
+        os.path.join(root, kind, split, CITY, name + suffix)
+        for kind, suffix in (("leftImg8bit", "_leftImg8bit.png"), ("gtFine", "_gtFine_labelIds.png"))
+    )
+
+
+def _wanted(num_train, num_val, height, width, seed):
+    """The description of a set of scenes; ValueError for values that cannot be drawn."""
+    wanted = dict(num_train=num_train, num_val=num_val, height=height, width=width, seed=seed)
+    for name, least in (("num_train", 1), ("num_val", 1), ("height", 32), ("width", 32), ("seed", 0)):
+        if int(wanted[name]) != wanted[name] or wanted[name] < least:
+            raise ValueError(
+                "synthetic.%s is %s, but must be an integer of at least %d" % (name, wanted[name], least)
+            )
+    return dict(wanted, drawing=_DRAWING)
 
 
 def _description(root):

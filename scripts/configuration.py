@@ -13,7 +13,7 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from configs import cityscapes_pspnet50
-from scripts import commandline
+from scripts import commandline, datasets
 from scripts.commandline import UsageError
 
 FLAGS = flags.FLAGS
@@ -54,6 +54,13 @@ def check(config):
             good = False
         if not good:
             raise UsageError("config.{} is {!r}: it must be {}".format(name, value, wanted))
+    classes = datasets.of(config).num_classes
+    if config.num_classes != classes:
+        raise UsageError(
+            "config.num_classes is {}: it must be {}, the classes of the data set {!r}".format(
+                config.num_classes, classes, config.dataset
+            )
+        )
     weights = config.loss.class_weights
     if weights is not None and not (len(weights) == config.num_classes and all(w >= 0 for w in weights)):
         raise UsageError(
@@ -160,7 +167,7 @@ def _one_of(name, *choices):
 
 _RULES = (
     _rule(
-        "batch_size max_steps input.num_parallel synthetic.num_train synthetic.num_val "
+        "batch_size max_steps num_classes input.num_parallel synthetic.num_train synthetic.num_val "
         "synthetic.height synthetic.width model.width model.pyramid_channels model.head_channels "
         "checkpoint.every_steps checkpoint.keep eval.every_steps log.every_steps log.summary_every_steps",
         "a whole number above 0",
@@ -171,8 +178,7 @@ _RULES = (
         "a whole number, 0 or more",
         lambda v: _whole(v) and v >= 0,
     )
-    + _rule("num_classes", "19, the classes of the Cityscapes table", lambda v: v == 19)
-    + _rule("ignore_label", "255, as in the Cityscapes table", lambda v: v == 255)
+    + _rule("ignore_label", "255, which every data set's labels are mapped to", lambda v: v == 255)
     + _rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
     + _rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)
     + _rule(
@@ -218,7 +224,7 @@ _RULES = (
     + _rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
     + _rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))
     + _rule("eval.max_images", "a whole number above 0", lambda v: v is None or v > 0)
-    + _one_of("dataset", "cityscapes", "synthetic")
+    + _one_of("dataset", *sorted(datasets.DATA_SETS))
     + _one_of("model.backbone", "resnet50", "resnet101", "thin_resnet")
     + _one_of("model.stem", "deep", "7x7")
     + _one_of("model.pyramid", "adaptive", "average")

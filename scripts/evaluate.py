@@ -20,7 +20,6 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags
 
-from inputs import labels
 from scripts import checkpoints, datasets, evaluation, inference_flags, report
 
 FLAGS = flags.FLAGS
@@ -63,7 +62,7 @@ def main():
     with tqdm.tqdm(total=len(examples), unit="image", disable=not sys.stderr.isatty()) as bar:
         result = evaluator.run(FLAGS.num_pictures, progress=lambda done, of: bar.update(1))
 
-    print(report.class_table(result.scores, labels.CLASS_NAMES))
+    print(report.class_table(result.scores, datasets.of(config).class_names))
     settings = {name: config.eval[name] for name in ("crop_size", "stride_rate", "scales", "flip")}
     evaluation.write_metrics(
         result, checkpoints.verified_step(checkpoint), output, split=split, checkpoint=checkpoint, **settings

@@ -20,8 +20,8 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags
 
-from inputs import decoding, labels
-from scripts import inference_flags, network, pictures
+from inputs import decoding
+from scripts import datasets, inference_flags, network, pictures
 from scripts.commandline import UsageError
 
 FLAGS = flags.FLAGS
@@ -48,7 +48,8 @@ def main(arguments):
     trained = network.TrainedNetwork(config, devices)
     trained.load_checkpoint(checkpoint)
     os.makedirs(FLAGS.output_dir, exist_ok=True)
-    legend = pictures.legend(labels.COLORS, labels.CLASS_NAMES, 640)
+    data_set = datasets.of(config)
+    legend = pictures.legend(data_set.colors, data_set.class_names, 640)
     pictures.save(legend, os.path.join(FLAGS.output_dir, "legend.png"))
 
     decoded = (decoding.load_image(path) for path, _ in images)
@@ -58,8 +59,8 @@ def main(arguments):
     ):
         overlay, label_ids = outputs(name)
         os.makedirs(os.path.dirname(overlay), exist_ok=True)
-        pictures.save(pictures.overlay(decoding.load_image(path), prediction, labels.COLORS), overlay)
-        pictures.save(labels.train_id_to_label_id[prediction], label_ids)
+        pictures.save(pictures.overlay(decoding.load_image(path), prediction, data_set.colors), overlay)
+        pictures.save(data_set.file_values[prediction], label_ids)
     print("{} image(s): overlays, labelIds and legend.png are in {}".format(len(images), FLAGS.output_dir))
 
 

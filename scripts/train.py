@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 import towers
-from inputs import labels, pipeline
+from inputs import pipeline
 from scripts import checkpoints, configuration, datasets, evaluation, network, report
 from scripts.commandline import UsageError
 from scripts.history import History
@@ -187,7 +187,7 @@ def decayed_learning_rate(config):
 def add_summaries(config, part, train_step, learning_rate):
     """For TensorBoard: the learning rate, and tower 0's images with truth and prediction."""
     with tf.device("/cpu:0"):
-        palette = tf.constant(labels.colorize(range(256)))
+        palette = tf.constant(datasets.of(config).palette)
         image = part["image"] * tf.constant(config.input.std) + tf.constant(config.input.mean)
         image = tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8)
         truth = tf.gather(palette, part["label"])

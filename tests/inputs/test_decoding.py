@@ -39,10 +39,10 @@ def test_train_id_files_are_taken_as_they_are(tmp_path):
     path = str(tmp_path / "t.png")
     values = np.array([[0, 18, 255], [3, 4, 5]], np.uint8)
     Image.fromarray(values).save(path)
-    np.testing.assert_array_equal(run(decoding.read_label(path, is_train_ids=True)), values)
+    np.testing.assert_array_equal(run(decoding.read_label(path, labels.TRAIN_ID_FILES)), values)
     values[0, 0] = 19
     Image.fromarray(values).save(path)
-    graph_error(decoding.read_label(path, is_train_ids=True), path, "19", "trainId")
+    graph_error(decoding.read_label(path, labels.TRAIN_ID_FILES), path, "19", "trainId")
 
 
 def odd_images(folder):
