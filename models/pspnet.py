@@ -101,6 +101,16 @@ def check_input_size(height, width, align_corners=True, pyramid="adaptive", pyra
                 name, size, wanted, " and ".join(map(str, _nearest(size, fits)))))
 
 
+def fitting_size(size, align_corners=True, pyramid="adaptive", pyramid_bins=(1, 2, 3, 6)):
+    """The smallest height (or width) from `size` up that `check_input_size` lets pass."""
+    while True:
+        try:
+            check_input_size(size, size, align_corners, pyramid, pyramid_bins)
+            return size
+        except ValueError:
+            size += 1
+
+
 def _pyramid(x, config, norm):
     height, width = tf.shape(x)[1], tf.shape(x)[2]
     height, width = x.shape.as_list()[1] or height, x.shape.as_list()[2] or width

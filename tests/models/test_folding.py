@@ -158,3 +158,19 @@ def test_an_output_in_the_middle_of_a_chain_stays_what_it_was():
     assert (result.num_folded, result.num_left) == (0, 1)
     for tensor, value in zip((middle, last), expected):
         np.testing.assert_allclose(evaluate(result.graph_def, tensor.name, images), value, rtol=0, atol=1e-6)
+
+
+def test_channels_first_are_folded_along_their_own_axis():
+    images = np.random.RandomState(3).randn(2, 8, 9, 3)
+    inputs = tf.placeholder(tf.float32, [None, 8, 9, 3], name="images")
+    first = conv(tf.transpose(inputs, [0, 3, 1, 2]), data_format="channels_first")
+    output = bn(first, axis=1)
+    with tf.Session() as session:
+        random_weights(session)
+        try:
+            expected = session.run(output, {inputs: images})
+        except tf.errors.OpError:
+            pytest.skip("this TensorFlow has no convolution with channels first on the CPU")
+        result = folded(session, output)
+    assert result.num_folded == 1 and not kinds(result.graph_def) & {"Mul", "Sub", "Rsqrt"}
+    np.testing.assert_allclose(evaluate(result.graph_def, output.name, images), expected, rtol=0, atol=1e-5)
