@@ -52,7 +52,7 @@ def sync_batch_renorm(inputs, r_max=3., d_max=5., momentum=.99, epsilon=1e-3, tr
         r = tf.stop_gradient(tf.clip_by_value(s / moving_s, 1 / r_max, r_max))
         d = tf.stop_gradient(tf.clip_by_value((mean - moving_mean) / moving_s, -d_max, d_max))
         outputs = gamma * ((inputs - mean) / s * r + d) + beta
-        if tower.is_main:
+        if tower.keeps_state:
             with tf.control_dependencies([r, d]):  # this tower's reads; those of the others are waited for anyway
                 for moving, batch in ((moving_mean, mean), (moving_variance, variance)):
                     update = tf.assign_sub(moving, (1 - momentum) * (moving - batch))

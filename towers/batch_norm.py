@@ -175,7 +175,7 @@ class _State(object):
 
     def update(self, mean, variance, count, training, momentum, unbiased):
         """Makes the update ops of this step, in tower 0 only; `unbiased`: correct the variance first."""
-        if not current_tower().is_main:
+        if not current_tower().keeps_state:
             return
         with tf.name_scope("update"), tf.control_dependencies(self._earlier_updates()):
             if unbiased:

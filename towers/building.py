@@ -15,7 +15,8 @@ import threading
 
 import tensorflow.compat.v1 as tf
 
-from towers import context, update_ops, variables, versions
+from towers import collectives, context, update_ops, variables, versions
+from towers.cluster import Cluster
 from towers.tower import Tower, TowerError, current_tower, set_current_tower
 
 
@@ -29,7 +30,8 @@ def build(model_fn, tower_inputs, devices, aggregation_device="/cpu:0", training
       devices: one device string a tower (from `tower_devices`).
       aggregation_device: where merges run and variables live.
       training: what `current_tower().training` is, the default of the layers' `training`.
-      cluster: a `Cluster` over whose workers `all_sum` and its kin reach. Not available yet: must be None.
+      cluster: a `Cluster` over all of whose workers `all_sum` and its kin, `sync_bn` and `weighted_mean` reach; `merge`
+        stays within this worker. None: this process alone.
 
     Returns:
       The results of the model function, in tower order: a list.
@@ -52,6 +54,8 @@ class Build(object):
 
     Attributes:
       results: what the model function returned, a list in tower order.
+      workers: the `Workers` of the cluster, or `OneWorker`.
+      num_towers: how many towers there are, over all workers.
       update_ops: the kept update ops of all towers, one a variable.
       global_step: the step that keys dropout masks, or None.
     """
@@ -64,6 +68,8 @@ class Build(object):
         tower_inputs = list(tower_inputs)
         _check_arguments(model_fn, tower_inputs, self.devices, aggregation_device, cluster)
         _check_place(self.graph)
+        self.workers = collectives.of(cluster, aggregation_device)
+        self.num_towers = self.workers.num_workers * len(self.devices)
         self._batches = [_first_batch(inputs) for inputs in tower_inputs]
         self.global_step = global_step
         if global_step is None and training:
@@ -82,7 +88,8 @@ class Build(object):
         self._regularization_before = list(self.graph.get_collection_ref(tf.GraphKeys.REGULARIZATION_LOSSES))
         self._towers = []
         for index, device in enumerate(self.devices):
-            tower = Tower(index, len(self.devices), device, training, build=self)
+            first = self.workers.index * len(self.devices)
+            tower = Tower(first + index, self.num_towers, device, training, build=self, local_index=index)
             self._towers.append(
                 _TowerThread(self, tower, caller, prefix, model_fn, tower_inputs[index], before.without_collections()))
         self._run(before)
@@ -100,6 +107,18 @@ class Build(object):
             return self._windows[place][2]
         return None
 
+    def examples_before(self):
+        """How many examples the workers before this one hold: a scalar int32 tensor, or 0 for the first."""
+        if self.workers.num_workers == 1:
+            return 0
+        if "examples" not in self.shared:
+            index, num_workers = self.workers.index, self.workers.num_workers
+            with tf.init_scope(), tf.name_scope("examples_before"), tf.device(self.aggregation_device or ""):
+                own = tf.add_n([tf.convert_to_tensor(size) for size in self.batch_sizes()])
+                sizes = self.workers.sum(tf.pad(own[tf.newaxis], [[index, num_workers - 1 - index]]))
+                self.shared["examples"] = tf.reduce_sum(sizes[:index])
+        return self.shared["examples"]
+
     def batch_sizes(self):
         """Per tower, the first dimension of its first input: an int, a scalar int32 tensor, or None without an input."""
         sizes = []
@@ -110,7 +129,7 @@ class Build(object):
 
     def merge(self, tower, kind, fn, tensors):
         """Pauses `tower` until all towers have arrived; returns what `fn` gives this one."""
-        thread = self._towers[tower.index]
+        thread = self._towers[tower.local_index]
         if self.aborted:
             raise TowerAborted()
         if tf.get_default_graph() is not self.graph or versions.control_flow_context(self.graph) is not None:
@@ -121,10 +140,10 @@ class Build(object):
                              "function is given instead" % thread.layer(kind))
         thread.request = _Request(kind, fn, tensors, thread.position(), thread.layer(kind))
         thread.pause()
-        if tower.index == 0:
+        if tower.local_index == 0:
             self._merge_all(fn)
         thread.request = None
-        return self._merged[tower.index]
+        return self._merged[tower.local_index]
 
     def _merge_all(self, fn):
         """In tower 0's thread: runs the merge function over all towers' tensors, on the aggregation device."""
@@ -177,7 +196,7 @@ class Build(object):
                 thread.wake.release()
                 self._control.acquire()
         finally:
-            self._close_window(thread.tower.index)
+            self._close_window(thread.tower.local_index)
             thread.state = context.SharedState(self.graph)
             before.install()
         if thread.error is not None:
@@ -224,13 +243,13 @@ class _TowerThread(object):
         self.result = self.error = self.request = None
         self.wake = threading.Semaphore(0)
         self._build, self._caller, self._model_fn, self._inputs = build_, caller, model_fn, inputs
-        scopes = ["%stower_%d/" % (prefix, index) for index in range(tower.num_towers)]
-        self._scope = scopes[tower.index]
-        self.regularization = context.RegularizationLosses(build_.graph, scopes, tower.index)
+        scopes = ["%stower_%d/" % (prefix, index) for index in range(len(build_.devices))]
+        self._scope = scopes[tower.local_index]
+        self.regularization = context.RegularizationLosses(build_.graph, scopes, tower.local_index)
         self._placing_variables = False
         self._done = False
         self._thread = threading.Thread(target=caller.new_context_variables().run, args=(self._body,),
-                                        name="tower_%d" % tower.index)
+                                        name="tower_%d" % tower.local_index)
         self._thread.daemon = True
 
     def start(self):
@@ -269,7 +288,7 @@ class _TowerThread(object):
             kept_scope = self._caller.name_scope + "/" if self._caller.name_scope else ""
             creator = variables.variable_creator(
                 self.tower, (self._scope, kept_scope), self._variable_placement, self._build.first_op)
-            with self._caller.entered(self._scope, True if self.tower.index else None,
+            with self._caller.entered(self._scope, True if self.tower.local_index else None,
                                       variables.custom_getter(self.tower), creator, self._place()):
                 self.result = self._call()
         except TowerAborted:
@@ -354,8 +373,8 @@ def _check_arguments(model_fn, tower_inputs, devices, aggregation_device, cluste
                          "towers.split_batch and towers.tower_devices)" % (len(tower_inputs), len(devices)))
     for device in devices + [aggregation_device]:
         tf.DeviceSpec.from_string(device or "")
-    if cluster is not None:
-        raise ValueError("cluster is %r; builds over several workers are not available yet: pass None" % (cluster,))
+    if cluster is not None and not isinstance(cluster, Cluster):
+        raise ValueError("cluster is %r; wanted a towers.Cluster, or None" % (cluster,))
 
 
 def _check_place(graph):

@@ -2,7 +2,8 @@
 
 A mask is a pure function of (seed, step, layer, the example's place in the whole batch): tower i draws the rows of the
 whole batch's mask up to its own last one, and keeps its own. With b_j the batch sizes of the towers' inputs, an
-activation of k b_i rows on tower i begins at row k (b_0 + ... + b_{i-1}). No tower waits for another.
+activation of k b_i rows on tower i begins at row k (b_0 + ... + b_{i-1}). No tower waits for another; the workers of a
+cluster tell each other their batch sizes, once a step.
 
 The step is the global step of the train step being built. Without one (`build` in a graph that has none, a layer outside
 a build, dropout at inference) nothing counts the runs, and each run draws a fresh key, still the same on all towers. A
@@ -74,14 +75,14 @@ def _noise_shape(x, noise_shape):
 
 def _first_row(tower, rows, batch):
     """The place of this tower's first row in the whole batch; 0 for a mask that all examples share."""
-    if tower.index == 0:
+    if tower.num_towers == 1:
         return tf.constant(0)
     sizes = tower._build.batch_sizes()
-    if None in [size if isinstance(size, int) else 0 for size in sizes]:
+    if any(size is None for size in sizes):
         first = tower.index * batch
     else:
-        own = tf.maximum(sizes[tower.index], 1)
-        before = tf.add_n([tf.convert_to_tensor(size) for size in sizes[:tower.index]])
+        own = tf.maximum(sizes[tower.local_index], 1)
+        before = sum(sizes[:tower.local_index], tower._build.examples_before())
         whole = tf.equal(batch % own, 0)
         first = tf.where(whole, batch // own * before, tower.index * _FAR + tf.zeros_like(before))
     return tf.where(tf.equal(rows, batch), first, tf.zeros_like(first))

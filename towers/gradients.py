@@ -8,7 +8,8 @@ synchronised layer: 4 towers cost 3.1 times the step.) The reads are found in th
 - any other consumer of the handle on such a path (control flow, a merge function, a read outside the towers): the
   variable cannot be split by tower, and its gradient is taken whole, with respect to the variable.
 
-With g_i the gradient of the sum of losses with respect to tower i's reads, the average is sum_i g_i / num_towers.
+With g_i the gradient of the sum of losses with respect to tower i's reads, the average is sum_i g_i / num_towers, over
+the towers of all workers.
 """
 
 import collections
@@ -71,12 +72,33 @@ def compute(losses, variables, build):
     return result
 
 
-def average(gradients, num_towers):
-    """The average over towers of one variable's gradients: dense where any part is dense, else `tf.IndexedSlices`.
+def averages(per_variable, build):
+    """The average over all towers of each variable's gradients: dense where any part is dense, else `tf.IndexedSlices`.
 
-    Called under the control dependencies that gate the update, so that every op of the average waits for them.
+    Called under the control dependencies that gate the update, so that every op of the averages waits for them.
+
+    Args:
+      per_variable: a list of `VariableGradients`.
+      build: the `building.Build` that made the towers.
+
+    Returns:
+      A list of gradients.
     """
-    total = add(gradients.parts())
+    totals = [add(gradients.parts()) for gradients in per_variable]
+    if build.workers.num_workers > 1:
+        totals = _over_workers(totals, [gradients.variable for gradients in per_variable], build.workers)
+    return [_divide(total, build.num_towers) for total in totals]
+
+
+def _over_workers(totals, variables, workers):
+    """The sums over workers: the dense ones in a few packed collectives, slices one behind the other."""
+    dense = [i for i, total in enumerate(totals) if not isinstance(total, tf.IndexedSlices)]
+    sums = dict(zip(dense, workers.sums([tf.reshape(totals[i], variables[i].shape) for i in dense])))
+    return [sums[i] if i in sums else tf.IndexedSlices(
+        workers.concat(total.values), workers.concat(total.indices), total.dense_shape) for i, total in enumerate(totals)]
+
+
+def _divide(total, num_towers):
     if isinstance(total, tf.IndexedSlices):
         return tf.IndexedSlices(total.values / tf.cast(num_towers, total.values.dtype), tf.identity(total.indices),
                                 total.dense_shape)

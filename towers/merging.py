@@ -3,7 +3,7 @@
 `merge` is the one mechanism: it pauses the tower until every tower has arrived, runs a function once over the lists of
 tensors, and hands each tower its result. The others are merges:
 
-    all_sum(x)            = sum_i x_i
+    all_sum(x)            = sum_i x_i                                                    (over all workers' towers, too)
     all_mean(x)           = sum_i x_i / num_towers
     all_concat(x, axis)   = [x_0, x_1, ...]
     weighted_mean(v, w)   = num_towers * sum_i(v_i * w_i) / sum over all towers of w     (on tower i)
@@ -11,7 +11,7 @@ tensors, and hands each tower its result. The others are merges:
 
 import tensorflow.compat.v1 as tf
 
-from towers import summation
+from towers import collectives, summation
 from towers.tower import TowerError, current_tower
 
 
@@ -50,17 +50,17 @@ def merge_as(kind, fn, *tensors):
 
 def all_sum(x):
     """The sum of `x` over all towers, on every tower; any shape that is the same on all, any dtype that adds."""
-    return merge_as("all_sum", summation.in_order, x)
+    return merge_as("all_sum", _sum, x)
 
 
 def all_mean(x):
     """The mean of `x` over all towers, each counting equally; an integer `x` gives float64, as `tf.truediv` does."""
-    return merge_as("all_mean", lambda xs: tf.truediv(summation.in_order(xs), tf.cast(len(xs), xs[0].dtype)), x)
+    return merge_as("all_mean", lambda xs: tf.truediv(_sum(xs), tf.cast(current_tower().num_towers, xs[0].dtype)), x)
 
 
 def all_concat(x, axis=0):
     """All towers' `x` one behind the other along `axis`, in tower order; sizes along it may differ."""
-    return merge_as("all_concat", lambda xs: tf.concat(xs, axis=axis), x)
+    return merge_as("all_concat", lambda xs: workers().concat(tf.concat(xs, axis=axis), axis), x)
 
 
 def weighted_mean(values, weights):
@@ -89,3 +89,13 @@ def weighted_mean(values, weights):
         total = current_tower().num_towers * tf.reduce_sum(values_or_0 * weights)
         mean = tf.where(some, total, tf.zeros_like(total)) / tf.where(some, weight, tf.ones_like(weight))
         return tf.cast(mean, values.dtype)
+
+
+def workers():
+    """The workers over which the current tower's build reaches."""
+    build = current_tower()._build
+    return collectives.OneWorker() if build is None else build.workers
+
+
+def _sum(xs):
+    return workers().sum(summation.in_order(xs))

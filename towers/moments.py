@@ -14,6 +14,9 @@ The second is the pairwise rule of Chan, Golub and LeVeque, "Updating formulae a
 sample variances" (1979). Tower i normalises t about c_i = m - d_i with the inverse deviation r = (variance + eps)^(-1/2).
 Only vectors of length C leave a tower.
 
+Over the workers of a cluster, each worker combines its towers first; then the sums over workers of n, n mean and
+M2 + n mean^2, in float64, give count, mean and variance of all.
+
 Backward. A tower's pivot carries no gradient, for neither mean nor variance depends on it. From mean = sum x / N and
 variance = sum (x - mean)^2 / N, and with C and R the gradients of c_i and r summed over all towers,
 
@@ -28,7 +31,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from towers import channel_ops, merging, summation, versions
+from towers import channel_ops, collectives, merging, summation, versions
 
 STATISTICS = ("sum", "concat")
 
@@ -57,13 +60,14 @@ def shift(x, axis):
 
 def tower_moments(shifted, pivot, axis, epsilon):
     """The `Moments` of this tower alone, from what `shift` returned."""
-    return _combine("sum", epsilon, [_count(shifted, axis)], [_packed(shifted, pivot, axis)])[0]
+    alone = collectives.OneWorker()
+    return _combine("sum", epsilon, alone, [_count(shifted, axis)], [_packed(shifted, pivot, axis)])[0]
 
 
 def all_moments(shifted, pivot, axis, epsilon, statistics):
     """The `Moments` over all towers, from what `shift` returned; combined by the rule that `statistics` names."""
     return merging.merge_as(
-        "sync_bn", lambda counts, packed: _combine(statistics, epsilon, counts, packed),
+        "sync_bn", lambda counts, packed: _combine(statistics, epsilon, merging.workers(), counts, packed),
         _count(shifted, axis), _packed(shifted, pivot, axis))
 
 
@@ -94,7 +98,7 @@ def _packed(shifted, pivot, axis):
     return tf.stack([pivot] + list(channel_ops.channel_sums(shifted, axis)))
 
 
-def _combine(statistics, epsilon, counts, packed):
+def _combine(statistics, epsilon, workers, counts, packed):
     """One `Moments` a tower, from all towers' counts and packed sums; `[towers, C]` arithmetic."""
     num_towers = len(counts)
     known = [tensor_util.constant_value(count) for count in counts]
@@ -115,17 +119,36 @@ def _combine(statistics, epsilon, counts, packed):
         m = tf.reduce_sum(n * a, 0) / count_or_1
         variance = tf.reduce_sum(q - tf.square(s) / n_or_1 + n * tf.square(a - m), 0) / count_or_1
     variance = tf.maximum(variance, 0)
-    centers, inverse_deviation = _with_gradient(
-        tf.unstack(m - d, num=num_towers), tf.rsqrt(variance + epsilon), packed, count_or_1)
     mean = pivot + m
+    if workers.num_workers > 1:
+        mean, m, variance, count = _over_workers(workers, pivot, m, variance, count)
+        count_or_1 = tf.maximum(count, 1)
+    centers, inverse_deviation = _with_gradient(
+        tf.unstack(m - d, num=num_towers), tf.rsqrt(variance + epsilon), packed, count_or_1, workers)
     return [Moments(mean, variance, count, center, inverse_deviation) for center in centers]
 
 
-def _with_gradient(centers, inverse_deviation, packed, count):
+def _over_workers(workers, pivot, m, variance, count):
+    """Mean, mean relative to `pivot`, variance and count over all workers, from this worker's; one sum in float64."""
+    n, own_mean = tf.cast(count, tf.float64), tf.cast(pivot, tf.float64) + tf.cast(m, tf.float64)
+    squares = n * tf.cast(variance, tf.float64) + n * tf.square(own_mean)
+    packed = workers.sum(tf.concat([tf.reshape(n, [1]), n * own_mean, squares], 0))
+    channels = pivot.shape.as_list()[0]
+    n, total, squares = tf.split(packed, [1, channels, channels])
+    n_or_1 = tf.maximum(n, 1)
+    mean = total / n_or_1
+    variance = tf.maximum(squares / n_or_1 - tf.square(mean), 0)
+    m = mean - tf.cast(pivot, tf.float64)
+    return [tf.cast(value, pivot.dtype) for value in (mean, m, variance, tf.reshape(n, []))]
+
+
+def _with_gradient(centers, inverse_deviation, packed, count, workers):
     """`centers` and `inverse_deviation` again, with the closed-form gradient to `packed` in place of autodiff's."""
     inputs = centers + [inverse_deviation] + packed + [tf.convert_to_tensor(count, inverse_deviation.dtype)]
     with tf.get_default_graph().gradient_override_map({"IdentityN": "TowersMoments"}):
         outputs = tf.identity_n(inputs)
+    if workers.num_workers > 1:
+        collectives.remember(outputs[0].op, workers)
     return outputs[:len(centers)], outputs[len(centers)]
 
 
@@ -137,6 +160,9 @@ def _moments_gradient(op, *gradients):
     num_towers = (len(op.inputs) - 2) // 2
     centers, r, count = op.inputs[:num_towers], op.inputs[num_towers], op.inputs[len(op.inputs) - 1]
     dcenter, dr = summation.in_order(gradients[:num_towers]), gradients[num_towers]
+    workers = collectives.remembered(op)
+    if workers.num_workers > 1:
+        dcenter, dr = tf.unstack(workers.sum(tf.stack([dcenter, dr])))
     dq = -.5 * r * r * r * dr / count
     ds = dcenter / count
     dpacked = [tf.stack([tf.zeros_like(ds), ds - 2 * dq * center, dq]) for center in centers]

@@ -11,19 +11,23 @@ class Tower(object):
     """What `current_tower()` returns.
 
     Attributes:
-      index: which tower this is, from 0.
-      num_towers: how many towers share the model.
+      index: which tower this is, from 0; over all workers of a cluster.
+      num_towers: how many towers share the model; over all workers of a cluster.
       device: the device string of this tower; '' outside a build.
       training: whether the build is for training (the default of `training=None` in the layers).
-      is_main: whether this is tower 0, the one that creates variables and keeps state written once a step.
+      is_main: whether this is tower 0 (of the chief, in a cluster): the one for what a run does once.
+      keeps_state: whether this is the first tower of its worker, which writes the shared variables of that worker: where
+        a layer makes the update ops of a state of its own. Without a cluster the same as `is_main`.
     """
 
-    def __init__(self, index=0, num_towers=1, device="", training=False, build=None):
+    def __init__(self, index=0, num_towers=1, device="", training=False, build=None, local_index=None):
         self.index = index
+        self.local_index = index if local_index is None else local_index  # among the towers of its worker
         self.num_towers = num_towers
         self.device = device
         self.training = training
         self.is_main = index == 0
+        self.keeps_state = self.local_index == 0
         self._build = build
         self._layers = {}
 

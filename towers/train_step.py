@@ -48,7 +48,8 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
       var_list: the variables to train; `None` for all of TRAINABLE_VARIABLES.
       gradient_transform: `gradient_transform(grads_and_vars)` returns the pairs to apply; for clipping, weight decay or
         per-variable multipliers.
-      cluster: a `Cluster` of workers. Not available yet: must be None.
+      cluster: a `Cluster` over whose workers the step reaches: `loss` and `grads_and_vars` are then over the towers of all
+        workers; `tower_losses`, `outputs` and `tower_gradients` are this worker's. Every worker runs the same things.
 
     Returns:
       A `TrainStep`.
@@ -69,9 +70,9 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
                          % (", ".join(v.op.name for v in variables) or "(there are no trainable variables)"))
     with tf.device(aggregation_device or ""):
         with tf.name_scope("average"):
-            loss = summation.in_order(losses) / tf.cast(len(losses), losses[0].dtype)
+            loss = build.workers.sum(summation.in_order(losses)) / tf.cast(build.num_towers, losses[0].dtype)
             with tf.control_dependencies([_after(build.update_ops, "update_ops")]):
-                averaged = [(gradients.average(g, len(losses)), g.variable) for g in per_variable]
+                averaged = list(zip(gradients.averages(per_variable, build), [g.variable for g in per_variable]))
         applied = list(gradient_transform(averaged)) if gradient_transform is not None else averaged
         if not applied:
             raise ValueError("gradient_transform returned no (gradient, variable) pair; wanted at least one to apply")

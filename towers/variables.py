@@ -36,9 +36,9 @@ def custom_getter(tower):
     def variable_getter(getter, name, *args, **kwargs):
         collections = kwargs.get("collections")
         if not is_global(collections) and tf.GraphKeys.LOCAL_VARIABLES in collections:
-            if tower.index > 0:
-                name, kwargs["reuse"] = "tower_%d/%s" % (tower.index, name), tf.AUTO_REUSE
-        elif tower.index > 0:
+            if tower.local_index > 0:
+                name, kwargs["reuse"] = "tower_%d/%s" % (tower.local_index, name), tf.AUTO_REUSE
+        elif tower.local_index > 0:
             # What does not exist then reaches the creator below, which knows how to say so.
             kwargs["reuse"] = tf.AUTO_REUSE
             initializer = kwargs.get("initializer")
@@ -63,8 +63,8 @@ def variable_creator(tower, scope, placing_variables, first_op):
     def creator(next_creator, **kwargs):
         if not is_global(kwargs.get("collections")):
             return next_creator(**kwargs)
-        if tower.index > 0:
-            raise TowerError(_not_shared(tower.index, kwargs))
+        if tower.local_index > 0:
+            raise TowerError(_not_shared(tower.local_index, kwargs))
         kwargs["use_resource"] = True
         graph = tf.get_default_graph()
         with placing_variables(), _without_tower_scope(*scope), _unseeded(graph) as graph_seed:

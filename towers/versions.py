@@ -145,6 +145,13 @@ def first_op_id(graph):
     return op_id(operations[0]) if operations else 1
 
 
+def graph_notes(graph):
+    """A dict of our own that lives as long as `graph` does."""
+    if not hasattr(graph, "_towers_notes"):
+        graph._towers_notes = {}
+    return graph._towers_notes
+
+
 def gradient_registered(op_type):
     """Whether a gradient function is registered under the name `op_type`."""
     try:

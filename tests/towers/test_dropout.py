@@ -154,3 +154,11 @@ def test_in_a_loop_and_a_cond(control_flow):
     tf.set_random_seed(1)
     step = towers.build_train_step(model, [tf.ones([3, 4])] * 2, tf.train.GradientDescentOptimizer(.1), CPUS[:2])
     oracles.evaluate(step.train_op)
+
+
+def test_towers_without_a_batch_among_their_inputs_draw_rows_of_their_own():
+    masks = towers.build(lambda i: towers.layers.dropout(tf.ones([2, 40]), .5, seed=3), [tf.constant(i) for i in range(3)],
+                         oracles.CPUS[:3], training=True)
+    with oracles.session() as sess:
+        oracles.initialize(sess)
+        assert len(set(mask.tobytes() for mask in sess.run(masks))) == 3
