@@ -24,6 +24,8 @@ def get_config():
     config.ignore_label = 255
     config.train_split = "train"
     config.eval_split = "val"
+    # A checkpoint, or the folder of one, that a new run starts from: see scripts/import_weights.py.
+    config.init_checkpoint = config_dict.placeholder(str)
 
     config.input = config_dict.ConfigDict(dict(
         crop_size=(713, 713),  # height, width; 8n+1 with align-corners resizing, 8n without

@@ -17,7 +17,7 @@ def check(path, variables):
         elif list(stored[name]) != shape:
             problems.append("{} is {} there, {} here".format(name, list(stored[name]), shape))
     if problems:
-        raise ValueError("checkpoint {} is of another network: {}".format(path, _listed(problems)))
+        raise ValueError("checkpoint {} is of another network: {}".format(path, listed(problems)))
 
 
 def find(model_dir):
@@ -51,7 +51,7 @@ def verified_step(path):
                          "or that in best/) or model_dir".format(path, " ".join(str(error).split()))) from error
 
 
-def _listed(items, limit=6):
+def listed(items, limit=6):
     """Items in one line, the first few in full and the number of the rest."""
     rest = len(items) - limit
     return "; ".join(items[:limit]) + ("; and {} more".format(rest) if rest > 0 else "")

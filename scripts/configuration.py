@@ -19,8 +19,9 @@ from scripts.commandline import UsageError
 FLAGS = flags.FLAGS
 FILE_NAME = "config.json"
 
-# Logging, evaluation and saving may change when a run is resumed, and how the machine reads images.
-FREE_TO_CHANGE = ("log", "eval", "checkpoint", "eval_split", "input.num_parallel", "input.cache")
+# Logging, evaluation and saving may change when a run is resumed, and how the machine reads images; what a run started
+# from is of the past then.
+FREE_TO_CHANGE = ("log", "eval", "checkpoint", "eval_split", "input.num_parallel", "input.cache", "init_checkpoint")
 
 
 def define_flag(default):
@@ -224,6 +225,11 @@ _RULES = (
     + _rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
     + _rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))
     + _rule("eval.max_images", "a whole number above 0", lambda v: v is None or v > 0)
+    + _rule(
+        "init_checkpoint",
+        "a checkpoint's prefix, or a folder that holds one",
+        lambda v: v is None or (isinstance(v, str) and v.strip() != ""),
+    )
     + _one_of("dataset", *sorted(datasets.DATA_SETS))
     + _one_of("model.backbone", "resnet50", "resnet101", "thin_resnet")
     + _one_of("model.stem", "deep", "7x7")

@@ -21,7 +21,7 @@ from absl import flags
 
 import towers
 from inputs import pipeline
-from scripts import checkpoints, configuration, datasets, evaluation, network, report
+from scripts import checkpoints, configuration, datasets, evaluation, initial_weights, network, report
 from scripts.commandline import UsageError
 from scripts.history import History
 from scripts.progress import Progress
@@ -76,8 +76,12 @@ def main():
         devices,
         gradient_transform=network.gradient_transform(config),
     )
+    started = None
     if checkpoint:
+        initial_weights.refuse_as_run(checkpoint)
         checkpoints.check(checkpoint, tf.global_variables())
+    elif config.init_checkpoint:
+        started = initial_weights.start_from(config.init_checkpoint, config)
     evaluator = evaluation.Evaluator(config, devices, eval_examples)
 
     print(
@@ -93,6 +97,8 @@ def main():
         ),
         flush=True,
     )
+    if started:
+        print("{:<10} {}".format("weights", started), flush=True)
     if FLAGS.dry_run:
         print("dry run: no step taken")
         return

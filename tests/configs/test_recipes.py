@@ -69,8 +69,8 @@ def test_cityscapes_recipes_hold_every_published_value(name, backbone):
 
 def test_no_recipe_value_is_left_unchecked_by_the_published_table():
     values = flat(recipe(os.path.join(ROOT, "configs", "cityscapes_pspnet50.py")))
-    ours = {"seed", "max_steps", "input.num_parallel", "input.cache", "model.width", "model.norm_statistics",
-            "eval.every_steps", "eval.num_pictures"}
+    ours = {"seed", "max_steps", "init_checkpoint", "input.num_parallel", "input.cache", "model.width",
+            "model.norm_statistics", "eval.every_steps", "eval.num_pictures"}
     own = {name for name in values if name.split(".")[0] in ("synthetic", "checkpoint", "log")} | ours
     assert set(values) == set(SEMSEG) | own
 
