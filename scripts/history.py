@@ -1,8 +1,8 @@
 """What a run measured, step by step: model_dir/history.jsonl, and the curve drawn from it.
 
 One JSON object a line: {"step", "loss", "learning_rate", "images_per_second"} as the run is logged, and
-{"step", "miou"} for every evaluation. A resumed run goes on behind its checkpoint: what was measured after it
-is dropped, since those steps are taken again.
+{"step", "miou"} (of a classifier {"step", "accuracy"}) for every evaluation. A resumed run goes on behind its
+checkpoint: what was measured after it is dropped, since those steps are taken again.
 """
 
 import json
@@ -14,6 +14,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 FILE_NAME = "history.jsonl"
+SCORES = ("miou", "accuracy")  # what an evaluation may have measured, the best being 1
+SCORE_NAMES = {"miou": "mIoU", "accuracy": "accuracy"}
 
 
 class History:
@@ -47,10 +49,20 @@ def read(model_dir):
     return entries
 
 
+def points(entries, name):
+    """The (step, value) pairs that were logged under a name."""
+    return [(entry["step"], entry[name]) for entry in entries if entry.get(name) is not None]
+
+
+def score_of(entries):
+    """Which of `SCORES` a run was evaluated by; the first where it never was."""
+    return next((name for name in SCORES if points(entries, name)), SCORES[0])
+
+
 def draw_curve(entries, path, title=""):
-    """Writes a PNG with the loss over steps and, on an axis of its own, the mIoU of every evaluation."""
-    losses = [(entry["step"], entry["loss"]) for entry in entries if "loss" in entry]
-    scores = [(entry["step"], entry["miou"]) for entry in entries if entry.get("miou") is not None]
+    """Writes a PNG with the loss over steps and, on an axis of its own, the score of every evaluation."""
+    score = score_of(entries)
+    losses, scores = points(entries, "loss"), points(entries, score)
     figure, loss_axis = pyplot.subplots(figsize=(7, 4), dpi=120)
     loss_axis.set(xlabel="step", title=title)
     loss_axis.set_ylabel("training loss", color="tab:blue")
@@ -61,7 +73,7 @@ def draw_curve(entries, path, title=""):
     if scores:
         score_axis = loss_axis.twinx()
         score_axis.plot(*zip(*scores), color="tab:orange", marker="o", markersize=4)
-        score_axis.set_ylabel("validation mIoU", color="tab:orange")
+        score_axis.set_ylabel("validation " + SCORE_NAMES[score], color="tab:orange")
         score_axis.set_ylim(0, 1)
         score_axis.annotate(
             "{:.3f}".format(scores[-1][1]),

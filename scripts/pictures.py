@@ -90,6 +90,45 @@ def legend(colors, names, width, font=None, classes=None):
     return sheet
 
 
+def sheet(cells, columns, width, title="", key=None):
+    """Captioned panels in a grid, each at most `width` pixels wide.
+
+    Args:
+        cells: list of (lines, panel): the strings over a panel, broken where they are too long, and a [H, W, 3] uint8
+            array of any size.
+        columns: panels in a row.
+        title: a line over all of it.
+        key: (colors, names, classes) of a legend under it.
+
+    Returns:
+        A PIL image in RGB.
+    """
+    font, large = _font(14), _font(18)
+    line = font.size + 4
+    cells = [(lines, _fitted(panel, width)) for lines, panel in cells]
+    width = max(panel.size[0] for _, panel in cells)
+    cells = [(_wrapped(lines, font, width), panel) for lines, panel in cells]
+    rows = [cells[start : start + columns] for start in range(0, len(cells), columns)]
+    texts = [max(len(lines) for lines, _ in row) * line for row in rows]
+    heights = [text + max(panel.size[1] for _, panel in row) for text, row in zip(texts, rows)]
+    top = large.size + 2 * MARGIN if title else MARGIN
+    across = min(columns, len(cells)) * (width + 2 * MARGIN)
+    below = legend(key[0], key[1], across - 2 * MARGIN, font, key[2]) if key else Image.new("RGB", (1, 1), "white")
+    bottom = top + sum(heights) + 2 * MARGIN * len(rows)
+    picture = Image.new("RGB", (across, bottom + below.size[1]), "white")
+    draw = ImageDraw.Draw(picture)
+    draw.text((MARGIN, MARGIN // 2), title, fill="black", font=large)
+    picture.paste(below, (MARGIN, bottom))
+    for row, text, height in zip(rows, texts, heights):
+        for place, (lines, panel) in enumerate(row):
+            left = MARGIN + place * (width + 2 * MARGIN)
+            for number, words in enumerate(lines):
+                draw.text((left, top + number * line), words, fill="black" if number == 0 else "#555555", font=font)
+            picture.paste(panel, (left, top + text))
+        top += height + 2 * MARGIN
+    return picture
+
+
 def save(picture, path):
     """Writes a PIL image or a [H, W(, 3)] uint8 array as PNG, whole or not at all."""
     if not isinstance(picture, Image.Image):
@@ -103,6 +142,34 @@ def save(picture, path):
 def _enlarged(panel, factor):
     panel = Image.fromarray(panel)
     return panel.resize((panel.size[0] * factor, panel.size[1] * factor), Image.NEAREST)
+
+
+def _fitted(panel, width):
+    """A PIL image no wider than this: a small panel enlarged by a whole factor, a large one scaled down."""
+    factor = width // panel.shape[1]
+    if factor:
+        return _enlarged(panel, factor)
+    size = (width, max(1, round(panel.shape[0] * width / panel.shape[1])))
+    return Image.fromarray(panel).resize(size, Image.LANCZOS)
+
+
+def _wrapped(lines, font, width):
+    """Lines no wider than `width`, broken between words, or inside one that is wider by itself."""
+    result = []
+    for text in lines:
+        line = ""
+        for word in text.split(" "):
+            joined = (line + " " + word).lstrip()
+            if line and font.getlength(joined) > width:
+                result.append(line)
+                joined = word
+            while font.getlength(joined) > width and len(joined) > 1:
+                cut = next(n for n in range(len(joined), 0, -1) if n == 1 or font.getlength(joined[:n]) <= width)
+                result.append(joined[:cut])
+                joined = joined[cut:]
+            line = joined
+        result.append(line)
+    return result
 
 
 def _font(size):

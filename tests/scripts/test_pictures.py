@@ -38,6 +38,19 @@ def test_a_legend_names_every_class_and_breaks_into_rows():
     assert narrow.size[1] == 2 * wide.size[1]
 
 
+def test_a_sheet_shows_every_panel_in_order_and_breaks_captions_that_are_too_long():
+    shades = ((250, 0, 250), (0, 250, 250), (250, 250, 0))
+    panels = [np.broadcast_to(np.uint8(shade), [20, 30, 3]).copy() for shade in shades]
+    cells = [(["a caption that is much wider than its panel", "unbroken" * 9], panel) for panel in panels]
+    picture = np.asarray(pictures.sheet(cells, 2, 70, "title", (COLORS, NAMES, [1])))
+    assert picture.shape[1] == 2 * (60 + 2 * pictures.MARGIN)  # enlarged by 2, the whole factor that fits into 70
+    where = [np.argwhere((picture == shade).all(axis=-1)) for shade in shades]
+    assert [len(places) for places in where] == [40 * 60] * 3
+    tops = [places.min(axis=0).tolist() for places in where]
+    assert tops[0][0] == tops[1][0] < tops[2][0] and tops[0][1] == tops[2][1] < tops[1][1]
+    assert (picture == COLORS[1]).all(axis=-1).any() and not (picture == COLORS[0]).all(axis=-1).any()
+
+
 def test_a_saved_picture_has_the_same_pixels_and_leaves_no_partial_file(tmp_path):
     labels = np.arange(12, dtype=np.uint8).reshape(3, 4)
     pictures.save(labels, str(tmp_path / "labels.png"))
