@@ -80,7 +80,8 @@ def run_training(cluster, devices, num_towers, own, dtype, statistics, results):
     images, words, targets = data(num_towers)
     batches = [parts(part, num_towers)[own] for part in (images.astype(dtype), words, targets.astype(dtype))]
     name = "%s_%s_" % (np.dtype(dtype).name, statistics)
-    with tf.Graph().as_default() as graph, tf.container(name):  # a server keeps variables from one session to the next
+    # A server keeps variables from one session to the next, so each run has a container of its own.
+    with tf.Graph().as_default() as graph, tf.container(name.replace("_", ".")):
         tf.set_random_seed(100 + cluster.task_index)  # workers that begin apart, to be given the chief's values
         tower_inputs = [[tf.constant(part) for part in inputs] for inputs in zip(*batches)]
         step = towers.build_train_step(
