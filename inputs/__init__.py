@@ -4,7 +4,8 @@
     cityscapes    finds the images and labels of a split in the Cityscapes layout
     ade20k        the same in the layout of the ADE20K challenge, with its 150 classes
     examples      what an example is, and the check of its files before a run
-    decoding      reads one image and its label in the graph, or one image in Python
+    decoding      reads one image and its label in the graph
+    photographs   finds image files and reads one in Python, the right way up
     transforms    image operations that compute no more than a window of their result
     augmentation  the recipe's augmentation: what is drawn, stateless, and in which order it is applied
     pipeline      training and evaluation data sets that continue exactly from any step

@@ -1,22 +1,17 @@
-"""Reads an image and its label, in the graph and without Python callbacks; and one image in Python, for
-prediction.
+"""Reads an image and its label, in the graph and without Python callbacks; see `photographs` for one in Python.
 
 A file that cannot be used stops the graph with a TensorFlow error whose text has one line `input error: ...`
 naming the file; `data_error` turns it into the `DataError` that a user should see. TensorFlow's own decoders
 do not say which file they stumbled over, hence `_decode_or_nothing`: it costs 0.5 ms an image.
 """
 
-import os
 import re
 
-import numpy as np
 import tensorflow.compat.v1 as tf
-from PIL import Image
 
 from inputs import labels
 from inputs.examples import DataError
-
-IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp")
+from inputs.photographs import IMAGE_EXTENSIONS, list_images, load_image  # noqa: F401  (reading, as well)
 
 _MARK = "input error: "
 _GREY, _BITS = 0, 8
@@ -127,45 +122,6 @@ def data_error(error):
         return DataError(found.group(1))
     missing = re.search(r"([^\s;]+); No such file or directory", text)
     return DataError("no such file: %s" % missing.group(1)) if missing else None
-
-
-def list_images(path):
-    """The image files that `path` names: itself, or all in that folder and below, sorted; DataError if
-    there are none.
-    """
-    path = os.path.expanduser(str(path))
-    if os.path.isfile(path):
-        return [path]
-    found = [
-        os.path.join(folder, name)
-        for folder, _, names in os.walk(path)
-        for name in names
-        if name.lower().endswith(IMAGE_EXTENSIONS)
-    ]
-    if not found:
-        raise DataError(
-            "no images found: %s is neither a file nor a folder with files *{%s}"
-            % (path, ",".join(IMAGE_EXTENSIONS))
-        )
-    return sorted(found)
-
-
-def load_image(path):
-    """Reads one image in Python: [H, W, 3] uint8 RGB, stored orientation, equal to what `read_image` gives;
-    or a DataError.
-    """
-    try:
-        with Image.open(path) as image:
-            if image.mode.startswith(
-                "I"
-            ):  # 16 bits: PIL's own conversion clips at 255 where decoders keep the high byte
-                grey = (np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8)
-                return np.repeat(grey[:, :, None], 3, axis=2)
-            return np.array(image.convert("RGB"))
-    except (
-        Exception
-    ) as error:  # PIL raises OSError, SyntaxError, ValueError and struct.error for broken files
-        raise DataError("cannot read %s as an image (%s)" % (path, error)) from None
 
 
 def _decode_or_nothing(contents, dtype, channels, decode):

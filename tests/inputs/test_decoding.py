@@ -138,3 +138,27 @@ def test_list_images_takes_a_file_or_a_folder_and_names_an_empty_one(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(cityscapes.DataError, match="empty"):
         decoding.list_images(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_photograph_is_read_the_right_way_up(tmp_path, orientation):
+    upright = np.zeros((24, 40, 3), np.uint8)
+    upright[:12, :20], upright[:12, 20:], upright[12:, :20] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+    # What a camera stores so that the orientation brings it back, from the EXIF standard.
+    stored = {
+        1: upright, 2: upright[:, ::-1], 3: upright[::-1, ::-1], 4: upright[::-1],
+        5: upright.transpose(1, 0, 2), 6: np.rot90(upright), 7: np.rot90(upright[::-1]), 8: np.rot90(upright, 3),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    for name, tolerance in (("photo.png", 0), ("photo.jpg", 40)):
+        path = str(tmp_path / name)
+        fine = {"quality": 95, "subsampling": 0} if tolerance else {}
+        Image.fromarray(np.ascontiguousarray(stored)).save(path, exif=exif, **fine)
+        read = decoding.load_image(path)
+        assert read.shape == upright.shape
+        quarter = (slice(2, 10), slice(2, 18)), (slice(2, 10), slice(22, 38)), (slice(14, 22), slice(2, 18))
+        for place in quarter:
+            np.testing.assert_allclose(read[place].astype(int), upright[place], atol=tolerance)
+        np.testing.assert_allclose(decoding.load_image(path, upright=False).astype(int), run(decoding.read_image(path)),
+                                   atol=20 if tolerance else 0)

@@ -1,0 +1,64 @@
+"""Finds image files and reads one in Python, for prediction: whatever a viewer shows, as RGB, without TensorFlow."""
+
+import os
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from inputs.examples import DataError
+
+IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp")
+
+
+def list_images(path):
+    """The image files that `path` names: itself, or all in that folder and below, sorted; DataError if
+    there are none.
+    """
+    path = os.path.expanduser(str(path))
+    if os.path.isfile(path):
+        return [path]
+    found = [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(path)
+        for name in names
+        if name.lower().endswith(IMAGE_EXTENSIONS)
+    ]
+    if not found:
+        raise DataError(
+            "no images found: %s is neither a file nor a folder with files *{%s}"
+            % (path, ",".join(IMAGE_EXTENSIONS))
+        )
+    return sorted(found)
+
+
+def load_image(path, upright=True):
+    """Reads one image: [H, W, 3] uint8 RGB, or a DataError.
+
+    Args:
+      path: a file.
+      upright: turn and mirror the pixels as the file's EXIF orientation says, which is how viewers show it (a
+        phone held upright writes lying pixels and a note). False: as they are stored, which is what
+        `decoding.read_image` gives and what labels are drawn on.
+    """
+    try:
+        with Image.open(path) as image:
+            image.load()
+            if upright:
+                image = _upright(image)
+            if image.mode.startswith(
+                "I"
+            ):  # 16 bits: PIL's own conversion clips at 255 where decoders keep the high byte
+                grey = (np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8)
+                return np.repeat(grey[:, :, None], 3, axis=2)
+            return np.array(image.convert("RGB"))
+    except (
+        Exception
+    ) as error:  # PIL raises OSError, SyntaxError, ValueError and struct.error for broken files
+        raise DataError("cannot read %s as an image (%s)" % (path, error)) from None
+
+
+def _upright(image):
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # a spoilt EXIF block; viewers show the pixels as they are
+        return image
