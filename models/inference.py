@@ -2,7 +2,8 @@
 
 The evaluation of the recipe, for an image of size H x W and every scale s:
 
-    1. resize so that the long side is round(s · resize · long side), bilinear with half-pixel centres
+    1. resize so that the long side is round(s · resize · L), bilinear with half-pixel centres; L is the image's
+       own long side, or one length for all images
     2. where that is smaller than the crop, pad with the mean: half before (rounded down), the rest after
     3. cut windows of the crop's size every ceil(crop · stride_rate) pixels; the last is moved inside
     4. softmax of each window, averaged with the flipped-back softmax of the flipped window
@@ -16,6 +17,7 @@ towers: probabilities are float32, [H, W, C] at the image's and at the scale's s
 """
 
 import collections
+import functools
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -39,6 +41,17 @@ def window_plan(height, width, crop_h, crop_w, stride_rate=2 / 3):
             height, width, crop_h, crop_w))
     rows, columns = _starts(height, crop_h, stride_rate), _starts(width, crop_w, stride_rate)
     return [(top, left) for top in rows for left in columns]
+
+
+def stride(crop, stride_rate):
+    """Pixels from one window to the next: a share of the crop's side, rounded up."""
+    return int(np.ceil(crop * stride_rate))
+
+
+def scale_factors(height, width, scales, resize=1., long_side=None):
+    """What the sides of an image are multiplied by at each scale: s · resize, of its own size or of `long_side`."""
+    base = resize * (long_side / max(height, width) if long_side else 1.)
+    return [scale * base for scale in scales]
 
 
 def scaled_size(height, width, scale):
@@ -68,11 +81,12 @@ class SlidingWindowPredictor:
       flip: also look at each window mirrored left to right.
       resize: a factor on every scale, for a network trained on images scaled by it. Results have the image's
         own size.
+      long_side: pixels that scale 1 gives to the long side of every image; None for the image's own.
       aggregation_device: where images and probabilities are resized.
     """
 
     def __init__(self, network_fn, num_classes, devices, crop_size, mean, std, stride_rate=2 / 3,
-                 scales=(1.,), flip=False, resize=1., aggregation_device="/cpu:0"):
+                 scales=(1.,), flip=False, resize=1., long_side=None, aggregation_device="/cpu:0"):
         if not scales or min(scales) <= 0 or resize <= 0:
             raise ValueError("scales {} with resize {}: give at least one scale, all above 0".format(
                 scales, resize))
@@ -80,7 +94,8 @@ class SlidingWindowPredictor:
         self._num_classes = num_classes
         self._crop = tuple(crop_size)
         self._stride_rate = stride_rate
-        self._scales = [scale * resize for scale in scales]
+        self._scales = functools.partial(scale_factors, scales=scales, resize=resize, long_side=long_side)
+        self._num_scales = len(scales)
         self._mean = np.asarray(mean, np.float32)
         with tf.name_scope("sliding_window"):
             self._windows = [tf.placeholder(tf.float32, (1,) + self._crop + (3,), name="window_%d" % k)
@@ -116,9 +131,9 @@ class SlidingWindowPredictor:
                 raise ValueError("an image of shape {} cannot be predicted: [H, W, 3] is wanted".format(
                     image.shape))
             height, width = image.shape[:2]
-            result = _Result(np.zeros((height, width, self._num_classes), np.float32), len(self._scales))
+            result = _Result(np.zeros((height, width, self._num_classes), np.float32), self._num_scales)
             unfinished.append(result)
-            for scale in self._scales:
+            for scale in self._scales(height, width):
                 scaled = self._resize(session, image, scaled_size(height, width, scale))
                 mosaic = _Mosaic(scaled, self._crop, self._stride_rate, self._mean, self._num_classes)
                 for place in mosaic.places:
@@ -127,10 +142,10 @@ class SlidingWindowPredictor:
                         self._run(session, batch)
                         batch = []
             while unfinished and not unfinished[0].missing:
-                yield unfinished.popleft().mean(len(self._scales))
+                yield unfinished.popleft().mean(self._num_scales)
         self._run(session, batch)
         while unfinished:
-            yield unfinished.popleft().mean(len(self._scales))
+            yield unfinished.popleft().mean(self._num_scales)
 
     def _run(self, session, batch):
         if not batch:
@@ -217,6 +232,6 @@ class _Mosaic:
 
 
 def _starts(size, crop, stride_rate):
-    size, stride = max(size, crop), int(np.ceil(crop * stride_rate))
-    steps = int(np.ceil((size - crop) / stride)) + 1
-    return [min(k * stride, size - crop) for k in range(steps)]
+    size, step = max(size, crop), stride(crop, stride_rate)
+    steps = int(np.ceil((size - crop) / step)) + 1
+    return [min(k * step, size - crop) for k in range(steps)]

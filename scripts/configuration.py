@@ -91,17 +91,31 @@ def save(config, model_dir):
 
 
 def read(model_dir):
-    """The configuration a model was trained with; None where model_dir has none."""
+    """The configuration a model was trained with; None where model_dir has none.
+
+    A setting that is newer than the run has its value of configs/cityscapes_pspnet50.py, where settings come in
+    so that they change nothing.
+    """
     path = os.path.join(model_dir, FILE_NAME)
     if not os.path.exists(path):
         return None
     try:
         with open(path) as file:
-            return config_dict.ConfigDict(_tuples(json.load(file)))
+            saved = _tuples(json.load(file))
+        if not isinstance(saved, dict):
+            raise ValueError("it holds {!r}".format(saved))
     except ValueError as error:
         raise ValueError(
             "{} is no JSON ({}): it is written by train.py and not meant to be edited".format(path, error)
         ) from error
+    return config_dict.ConfigDict(_completed(saved, cityscapes_pspnet50.get_config().to_dict()))
+
+
+def _completed(values, full):
+    """A dict of settings, with those of `full` that it has not."""
+    missing = {name: value for name, value in full.items() if name not in values}
+    parts = {name: _completed(value, full.get(name, {})) for name, value in values.items() if isinstance(value, dict)}
+    return dict(values, **missing, **parts)
 
 
 def _flat(config, prefix=""):
@@ -224,7 +238,9 @@ _RULES = (
     + _rule("loss.hard_pixel_fraction", "a share above 0, at most 1", lambda v: v is None or 0 < v <= 1)
     + _rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
     + _rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))
-    + _rule("eval.max_images", "a whole number above 0", lambda v: v is None or v > 0)
+    + _rule(
+        "eval.max_images eval.long_side", "a whole number above 0", lambda v: v is None or (_whole(v) and v > 0)
+    )
     + _rule(
         "init_checkpoint",
         "a checkpoint's prefix, or a folder that holds one",

@@ -12,6 +12,7 @@ from scripts import checkpoints
 from scripts.commandline import UsageError
 
 BACKBONE = "resnet/"  # every other variable is the head's
+GROUPS = ("backbone", "head")
 
 
 def check_crop(config, name):
@@ -36,24 +37,35 @@ def training_model(config):
     return model_fn
 
 
-def gradient_transform(config):
-    """Adds the weight decay λ·w, then multiplies the head's gradients: equal to a learning rate of its own.
+def group(variable):
+    """The group of a variable, whose learning rate it has: 'backbone' or 'head'."""
+    return "backbone" if variable.op.name.startswith(BACKBONE) else "head"
 
-    With decay_on='all' each trainable variable decays; 'kernels' leaves out biases, gammas and betas.
-    """
+
+def lr_multiplier(config, group_name):
+    """What the learning rate of a group is multiplied by."""
+    return config.optimizer.head_lr_multiplier if group_name == "head" else 1.0
+
+
+def weight_decay(config, variable):
+    """λ of a trainable variable: with decay_on='kernels' biases, gammas and betas have 0."""
     optimizer = config.optimizer
+    decays = optimizer.decay_on == "all" or variable.op.name.split("/")[-1].endswith("kernel")
+    return optimizer.weight_decay if decays else 0.0
 
-    def decays(variable):
-        return optimizer.decay_on == "all" or variable.op.name.split("/")[-1].endswith("kernel")
+
+def gradient_transform(config):
+    """Adds the weight decay λ·w, then multiplies the head's gradients: equal to a learning rate of its own."""
 
     def transform(grads_and_vars):
         pairs = []
         for gradient, variable in grads_and_vars:
             if gradient is not None:
-                if optimizer.weight_decay and decays(variable):
-                    gradient += optimizer.weight_decay * variable
-                if not variable.op.name.startswith(BACKBONE):
-                    gradient *= optimizer.head_lr_multiplier
+                decay, multiplier = weight_decay(config, variable), lr_multiplier(config, group(variable))
+                if decay:
+                    gradient += decay * variable
+                if multiplier != 1:
+                    gradient *= multiplier
             pairs.append((gradient, variable))
         return pairs
 
@@ -83,6 +95,7 @@ class TrainedNetwork:
                 scales=config.eval.scales,
                 flip=config.eval.flip,
                 resize=config.input.resize,
+                long_side=config.eval.long_side,
             )
             self.variables = tf.global_variables()
         self.session = tf.Session(graph=self.graph, config=towers.session_config(devices))

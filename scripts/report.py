@@ -3,9 +3,11 @@
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from scripts import datasets, resolved_recipe
+
 
 def describe(config, devices, train_step, part_sizes, train_examples, eval_examples, start_step, stop_step):
-    """Text: towers and devices, batch, sync-BN layers, update ops, variables, data and schedule.
+    """Text: towers and devices, batch, sync-BN layers, update ops, variables, data, and the resolved recipe.
 
     Args:
         part_sizes: images a tower, one number a tower.
@@ -15,6 +17,7 @@ def describe(config, devices, train_step, part_sizes, train_examples, eval_examp
     means = [v for v in tf.global_variables() if v.op.name.endswith("/moving_mean")]
     trainable = tf.trainable_variables()
     sync = len(means) if config.model.norm == "sync" else 0
+    sizes = datasets.sizes(config, eval_examples)
     lines = [
         (
             "towers",
@@ -45,17 +48,12 @@ def describe(config, devices, train_step, part_sizes, train_examples, eval_examp
             ),
         ),
         ("data", "{} images to train on, {} to evaluate".format(len(train_examples), len(eval_examples))),
-        (
-            "schedule",
-            "to step {} of {}, lr {:g} with power {:g}, {:.1f} epochs".format(
-                stop_step,
-                config.max_steps,
-                config.optimizer.learning_rate,
-                config.optimizer.power,
-                stop_step * config.batch_size / len(train_examples),
-            ),
-        ),
     ]
+    lines += resolved_recipe.describe(config, len(train_examples), sizes)
+    if stop_step < config.max_steps:
+        lines.append(("stops", "at step {:,} of the {:,}".format(stop_step, config.max_steps)))
+    if not start_step and not config.init_checkpoint:
+        lines.append(("weights", "random initial values, seed {}".format(config.seed)))
     if start_step:
         lines.append(("resumed", "at step {}".format(start_step)))
     return "\n".join("{:<10} {}".format(name, text) for name, text in lines)

@@ -21,7 +21,7 @@ from absl import flags
 
 import towers
 from inputs import pipeline
-from scripts import checkpoints, configuration, datasets, evaluation, initial_weights, network, report
+from scripts import checkpoints, configuration, datasets, evaluation, initial_weights, network, report, schedule
 from scripts.commandline import UsageError
 from scripts.history import History
 from scripts.progress import Progress
@@ -61,13 +61,16 @@ def main():
     model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
     check_model_dir(config, model_dir)
     checkpoint, start_step = checkpoints.find(model_dir)
-    train_examples = datasets.open_split(config, FLAGS.data_dir, config.train_split)
-    eval_examples = datasets.open_split(config, FLAGS.data_dir, config.eval_split, config.eval.max_images)
+    draw = not FLAGS.dry_run
+    train_examples = datasets.open_split(config, FLAGS.data_dir, config.train_split, draw=draw)
+    eval_examples = datasets.open_split(
+        config, FLAGS.data_dir, config.eval_split, config.eval.max_images, draw=draw
+    )
 
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
     batch = next_batch(config, train_examples, start_step)
-    learning_rate = decayed_learning_rate(config)
+    learning_rate = schedule.learning_rate(config, tf.train.get_or_create_global_step())
     parts = towers.split_batch(batch, len(devices))
     train_step = towers.build_train_step(
         network.training_model(config),
@@ -175,19 +178,6 @@ def next_batch(config, examples, start_step):
         )
         batch = tf.data.make_one_shot_iterator(dataset).get_next()
     return {"image": batch["image"], "label": batch["label"]}
-
-
-def decayed_learning_rate(config):
-    """The polynomial schedule: lr of the first step in full, then lr * (1 - step / max_steps) ** power."""
-    optimizer = config.optimizer
-    with tf.device("/cpu:0"):
-        return tf.train.polynomial_decay(
-            optimizer.learning_rate,
-            tf.train.get_or_create_global_step(),
-            config.max_steps,
-            optimizer.end_learning_rate,
-            optimizer.power,
-        )
 
 
 def add_summaries(config, part, train_step, learning_rate):
