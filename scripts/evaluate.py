@@ -4,9 +4,13 @@
     python scripts/evaluate.py --model_dir=runs/cityscapes_pspnet50 --data_dir=/data/cityscapes \
         --scales=0.5,0.75,1,1.25,1.5,1.75 --flip
 
+With --official the same predictions, written as labelId PNGs, are scored by cityscapesscripts as well, and any
+difference from our scores, in any digit, is an error.
 The network and how images are cut come from model_dir/config.json; flags change the latter.
 """
 
+import contextlib
+import math
 import os
 import sys
 
@@ -20,11 +24,10 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags
 
-from scripts import checkpoints, datasets, evaluation, inference_flags, report
+from scripts import checkpoints, datasets, evaluation, inference_flags, official, report
 
 FLAGS = flags.FLAGS
 inference_flags.define()
-flags.adopt_module_key_flags(inference_flags)
 flags.DEFINE_string("data_dir", None, "Folder in the Cityscapes layout; unset: the drawn scenes.")
 flags.DEFINE_string("split", None, "Split to score; unset: the configuration's eval_split.")
 flags.DEFINE_integer("max_images", None, "Score the first so many images only.", lower_bound=1)
@@ -32,6 +35,7 @@ flags.DEFINE_string("output", None, "JSON file to write; unset: MODEL_DIR/evalua
 flags.DEFINE_integer(
     "num_pictures", 0, "Images to draw with truth and prediction, in a folder of their own.", lower_bound=0
 )
+flags.DEFINE_bool("official", False, "Score with cityscapesscripts too, and require that it agrees.")
 
 
 def main():
@@ -42,6 +46,7 @@ def main():
         raise commandline.UsageError("--output={}: its folder does not exist".format(output))
     max_images = FLAGS.max_images or config.eval.max_images
     examples = datasets.open_split(config, FLAGS.data_dir, split, max_images)
+    scorer = official.OfficialScorer(config) if FLAGS.official else None
 
     evaluator = evaluation.Evaluator(config, devices, examples)
     evaluator.network.load_checkpoint(checkpoint)
@@ -59,19 +64,34 @@ def main():
         ),
         flush=True,
     )
-    with tqdm.tqdm(total=len(examples), unit="image", disable=not sys.stderr.isatty()) as bar:
-        result = evaluator.run(FLAGS.num_pictures, progress=lambda done, of: bar.update(1))
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(tqdm.tqdm(total=len(examples), unit="image", disable=not sys.stderr.isatty()))
+        on_image = stack.enter_context(scorer).add if scorer else lambda scored: None
+        result = evaluator.run(FLAGS.num_pictures, progress=lambda done, of: bar.update(1), on_image=on_image)
+        more = official_scores(scorer, result) if scorer else {}
 
     print(report.class_table(result.scores, datasets.of(config).class_names))
     settings = {name: config.eval[name] for name in ("crop_size", "stride_rate", "scales", "flip")}
     evaluation.write_metrics(
-        result, checkpoints.verified_step(checkpoint), output, split=split, checkpoint=checkpoint, **settings
+        result, checkpoints.verified_step(checkpoint), output, split=split, checkpoint=checkpoint, **settings, **more
     )
     print("written: {}".format(output))
     if result.samples:
         folder = os.path.splitext(output)[0] + "_pictures"
         evaluation.write_pictures(result, folder)
         print("written: {} pictures in {}".format(len(result.samples), folder))
+
+
+def official_scores(scorer, result):
+    """What the JSON says of the official scorer; ValueError where it does not agree with our scores."""
+    found = scorer.scores()
+    differ = official.differences(result.scores, found)
+    if differ:
+        raise ValueError("the official scorer does not agree: {}".format("; ".join(differ)))
+    print("cityscapesscripts finds the same to the last digit: mIoU {!r} over {} classes{}".format(
+        found["miou"], result.scores["num_classes_present"],
+        "; labelIds were written for the truth of {} images".format(scorer.num_copied) if scorer.num_copied else ""))
+    return {"official": dict(found, miou=None if math.isnan(found["miou"]) else found["miou"])}
 
 
 if __name__ == "__main__":

@@ -1,19 +1,27 @@
-"""The flags of evaluate and predict: which trained model, and how windows are laid over images."""
+"""The flags of the scripts that use a trained model: which one, and how windows are laid over images.
+
+This module imports without TensorFlow, so that a script can look at its other arguments first.
+"""
 
 import os
 
 from absl import flags
 
-import towers
-from scripts import checkpoints, configuration, network
+from scripts import configuration
 from scripts.commandline import UsageError
 
 BEST = "best"
 
+flags.disclaim_key_flags()  # they are the flags of the script that asks for them, in its --help too
 
-def define():
+
+def define_model():
     flags.DEFINE_string("model_dir", None, "Folder of a training run.")
     flags.DEFINE_string("checkpoint", "latest", "latest, best (by mIoU), or the path of a checkpoint.")
+
+
+def define():
+    define_model()
     flags.DEFINE_integer("num_gpus", 1, "Number of towers that share the windows.", lower_bound=1)
     flags.DEFINE_enum("device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is.")
     flags.DEFINE_list("crop_size", None, "Window: height,width in pixels.")
@@ -22,21 +30,23 @@ def define():
     flags.DEFINE_bool("flip", None, "Average with the mirrored image.")
 
 
+def read_model(values):
+    """The checked configuration of a model, and the path of its checkpoint; ValueError where there is none."""
+    config = _read_configuration(values)
+    configuration.check(config)
+    return config, _checkpoint(values.model_dir, values.checkpoint)
+
+
 def read(values):
     """The checked configuration, the checkpoint's path and the towers' devices.
 
     Raises:
         ValueError: no such model, or a flag that it cannot follow.
     """
-    if not values.model_dir:
-        raise UsageError("--model_dir is missing: name the folder of a training run")
-    config = configuration.read(values.model_dir)
-    if config is None:
-        raise ValueError(
-            "no training run in {}: there is no {}".format(
-                values.model_dir, os.path.join(values.model_dir, configuration.FILE_NAME)
-            )
-        )
+    import towers
+    from scripts import network
+
+    config = _read_configuration(values)
     if values.crop_size is not None:
         config.eval.crop_size = tuple(_numbers("crop_size", values.crop_size, int))
     if values.scales is not None:
@@ -51,7 +61,22 @@ def read(values):
     return config, _checkpoint(values.model_dir, values.checkpoint), devices
 
 
+def _read_configuration(values):
+    if not values.model_dir:
+        raise UsageError("--model_dir is missing: name the folder of a training run")
+    config = configuration.read(values.model_dir)
+    if config is None:
+        raise ValueError(
+            "no training run in {}: there is no {}".format(
+                values.model_dir, os.path.join(values.model_dir, configuration.FILE_NAME)
+            )
+        )
+    return config
+
+
 def _checkpoint(model_dir, wanted):
+    from scripts import checkpoints
+
     folder = {"latest": model_dir, "best": os.path.join(model_dir, BEST)}.get(wanted)
     path = checkpoints.find(folder)[0] if folder else wanted
     if not path:
