@@ -37,6 +37,42 @@ SEMSEG = {
 }
 
 
+# The TensorFlow reproduction by holyseven, from its README, args.py, run.py, database/ and model/: what differs.
+HOLYSEVEN = dict(SEMSEG, **{
+    "batch_size": 8, "max_steps": 50_000,
+    "input.crop_size": (864, 864), "input.rotate_probability": 0.0, "input.blur_probability": 0.0,
+    "input.mean": (72.41519599, 82.93553322, 73.18188461), "input.std": (1.0, 1.0, 1.0),
+    "model.backbone": "resnet101", "model.stem": "7x7", "model.pyramid": "average", "model.align_corners": False,
+    "loss.mean": "global", "optimizer.decay_on": "kernels", "optimizer.head_lr_multiplier": 1.0,
+    "eval.crop_size": (864, 864),
+})
+
+# semseg's ade20k_pspnet50.yaml: what differs from its configuration for Cityscapes.
+SEMSEG_ADE20K = dict(SEMSEG, **{
+    "dataset": "ade20k", "num_classes": 150, "train_split": "training", "eval_split": "validation",
+    "input.crop_size": (473, 473), "eval.crop_size": (473, 473), "eval.long_side": 512,
+})
+
+PUBLISHED = {
+    "cityscapes_pspnet50": dict(SEMSEG, max_steps=37_200),
+    "cityscapes_pspnet101": dict(SEMSEG, max_steps=37_200, **{"model.backbone": "resnet101"}),
+    "cityscapes_pspnet101_864": HOLYSEVEN,
+    "ade20k_pspnet50": dict(SEMSEG_ADE20K, max_steps=126_300),
+}
+
+# The figures that a recipe's head must name: mIoU, mean and pixel accuracy at one scale, then at six.
+FIGURES = {
+    "cityscapes_pspnet50": (".7730", ".8431", ".9597", ".7838", ".8486", ".9617"),
+    "cityscapes_pspnet101": (".7863", ".8577", ".9614", ".7929", ".8591", ".9638"),
+    "cityscapes_pspnet101_864": (".779", ".786"),
+    "ade20k_pspnet50": (".4189", ".5227", ".8039", ".4284", ".5266", ".8106"),
+}
+
+# What no publication says, and what changes no weight.
+OURS = {"seed", "init_checkpoint", "input.num_parallel", "input.cache", "model.width", "model.norm_statistics",
+        "eval.every_steps", "eval.num_pictures"}
+
+
 def recipe(path):
     spec = importlib.util.spec_from_file_location("recipe", path)
     module = importlib.util.module_from_spec(spec)
@@ -54,25 +90,43 @@ def flat(config, prefix=""):
     return values
 
 
-@pytest.mark.parametrize("name, backbone", [("cityscapes_pspnet50", "resnet50"),
-                                            ("cityscapes_pspnet101", "resnet101")])
-def test_cityscapes_recipes_hold_every_published_value(name, backbone):
-    values = flat(recipe(os.path.join(ROOT, "configs", name + ".py")))
-    for setting, published in dict(SEMSEG, **{"model.backbone": backbone}).items():
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_a_recipe_holds_every_published_value(name):
+    path = os.path.join(ROOT, "configs", name + ".py")
+    values = flat(recipe(path))
+    for setting, published in PUBLISHED[name].items():
         wanted = pytest.approx(published) if isinstance(published, (float, tuple)) else published
         assert values[setting] == wanted, setting
-    # 200 epochs of 2,975 images, the last batch of an epoch included; stride 476; 713 is 8n+1.
-    assert values["max_steps"] == 200 * math.ceil(2975 / values["batch_size"]) == 37_200
-    assert math.ceil(values["eval.crop_size"][0] * values["eval.stride_rate"]) == 476
-    assert (values["input.crop_size"][0] - 1) % 8 == 0
+    own = {setting for setting in values if setting.split(".")[0] in ("synthetic", "checkpoint", "log")} | OURS
+    assert set(values) == set(PUBLISHED[name]) | own, "a setting is in neither list"
+    with open(path) as file:
+        head = ast.get_docstring(ast.parse(file.read()))
+    for figure in FIGURES[name]:
+        assert figure in head
 
 
-def test_no_recipe_value_is_left_unchecked_by_the_published_table():
-    values = flat(recipe(os.path.join(ROOT, "configs", "cityscapes_pspnet50.py")))
-    ours = {"seed", "max_steps", "init_checkpoint", "input.num_parallel", "input.cache", "model.width",
-            "model.norm_statistics", "eval.every_steps", "eval.num_pictures"}
-    own = {name for name in values if name.split(".")[0] in ("synthetic", "checkpoint", "log")} | ours
-    assert set(values) == set(SEMSEG) | own
+def test_the_steps_follow_from_epochs_images_and_batch():
+    values = {name: flat(recipe(os.path.join(ROOT, "configs", name + ".py"))) for name in PUBLISHED}
+    # Each of semseg's 8 processes sees ceil(n / 8) images an epoch, 2 at a time, and drops what does not fill a batch.
+    for name, epochs, images in (("cityscapes_pspnet50", 200, 2975), ("cityscapes_pspnet101", 200, 2975),
+                                 ("ade20k_pspnet50", 100, 20_210)):
+        assert values[name]["batch_size"] == 8 * 2
+        assert values[name]["max_steps"] == epochs * (math.ceil(images / 8) // 2)
+    assert values["cityscapes_pspnet50"]["max_steps"] == 200 * 186 == 37_200
+
+
+def test_the_networks_take_the_crops():
+    from models import pspnet
+
+    strides = {"cityscapes_pspnet50": 476, "cityscapes_pspnet101": 476, "cityscapes_pspnet101_864": 576,
+               "ade20k_pspnet50": 316}
+    for name in PUBLISHED:
+        values = flat(recipe(os.path.join(ROOT, "configs", name + ".py")))
+        for size in (values["input.crop_size"], values["eval.crop_size"]):
+            assert (size[0] - values["model.align_corners"]) % 8 == 0
+            pspnet.check_input_size(*size, values["model.align_corners"], values["model.pyramid"],
+                                    values["model.pyramid_bins"])
+        assert math.ceil(values["eval.crop_size"][0] * values["eval.stride_rate"]) == strides[name]
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=os.path.basename)
