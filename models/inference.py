@@ -17,7 +17,6 @@ towers: probabilities are float32, [H, W, C] at the image's and at the scale's s
 """
 
 import collections
-import functools
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -48,15 +47,12 @@ def stride(crop, stride_rate):
     return int(np.ceil(crop * stride_rate))
 
 
-def scale_factors(height, width, scales, resize=1., long_side=None):
-    """What the sides of an image are multiplied by at each scale: s · resize, of its own size or of `long_side`."""
-    base = resize * (long_side / max(height, width) if long_side else 1.)
-    return [scale * base for scale in scales]
+def scaled_size(height, width, scale, long_side=None):
+    """Size (h, w) of an image at a scale: the long side is rounded first, the other keeps the aspect.
 
-
-def scaled_size(height, width, scale):
-    """Size (h, w) of an image at a scale: the long side is rounded first, the other keeps the aspect."""
-    long_size = max(1, int(round(scale * max(height, width))))
+    The scale is that of the image's own long side, or of `long_side` pixels where they are given.
+    """
+    long_size = max(1, int(round(scale * (long_side or max(height, width)))))
     if height > width:
         return long_size, max(1, int(round(long_size / height * width)))
     return max(1, int(round(long_size / width * height))), long_size
@@ -94,8 +90,8 @@ class SlidingWindowPredictor:
         self._num_classes = num_classes
         self._crop = tuple(crop_size)
         self._stride_rate = stride_rate
-        self._scales = functools.partial(scale_factors, scales=scales, resize=resize, long_side=long_side)
-        self._num_scales = len(scales)
+        self._scales = [scale * resize for scale in scales]
+        self._long_side = long_side
         self._mean = np.asarray(mean, np.float32)
         with tf.name_scope("sliding_window"):
             self._windows = [tf.placeholder(tf.float32, (1,) + self._crop + (3,), name="window_%d" % k)
@@ -131,10 +127,10 @@ class SlidingWindowPredictor:
                 raise ValueError("an image of shape {} cannot be predicted: [H, W, 3] is wanted".format(
                     image.shape))
             height, width = image.shape[:2]
-            result = _Result(np.zeros((height, width, self._num_classes), np.float32), self._num_scales)
+            result = _Result(np.zeros((height, width, self._num_classes), np.float32), len(self._scales))
             unfinished.append(result)
-            for scale in self._scales(height, width):
-                scaled = self._resize(session, image, scaled_size(height, width, scale))
+            for scale in self._scales:
+                scaled = self._resize(session, image, scaled_size(height, width, scale, self._long_side))
                 mosaic = _Mosaic(scaled, self._crop, self._stride_rate, self._mean, self._num_classes)
                 for place in mosaic.places:
                     batch.append((result, mosaic, place))
@@ -142,10 +138,10 @@ class SlidingWindowPredictor:
                         self._run(session, batch)
                         batch = []
             while unfinished and not unfinished[0].missing:
-                yield unfinished.popleft().mean(self._num_scales)
+                yield unfinished.popleft().mean(len(self._scales))
         self._run(session, batch)
         while unfinished:
-            yield unfinished.popleft().mean(self._num_scales)
+            yield unfinished.popleft().mean(len(self._scales))
 
     def _run(self, session, batch):
         if not batch:

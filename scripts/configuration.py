@@ -106,7 +106,7 @@ def read(model_dir):
             raise ValueError("it holds {!r}".format(saved))
     except ValueError as error:
         raise ValueError(
-            "{} is no JSON ({}): it is written by train.py and not meant to be edited".format(path, error)
+            "{} is no JSON of settings ({}): it is written by train.py and not meant to be edited".format(path, error)
         ) from error
     return config_dict.ConfigDict(_completed(saved, cityscapes_pspnet50.get_config().to_dict()))
 

@@ -94,6 +94,7 @@ def windows(config, sizes):
 def _windows_of(config, size):
     """For each scale ((height, width) of the scaled image, places of its windows)."""
     settings = config.eval
-    factors = inference.scale_factors(*size, settings.scales, config.input.resize, settings.long_side)
-    scaled = [inference.scaled_size(*size, factor) for factor in factors]
+    scaled = [
+        inference.scaled_size(*size, scale * config.input.resize, settings.long_side) for scale in settings.scales
+    ]
     return [(s, inference.window_plan(*s, *settings.crop_size, settings.stride_rate)) for s in scaled]

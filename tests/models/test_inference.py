@@ -58,11 +58,11 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def numpy_prediction(image, crop, stride_rate, scales, flip, resize=1.0):
+def numpy_prediction(image, crop, stride_rate, scales, flip, resize=1.0, long_side=None):
     h, w = image.shape[:2]
     prediction = np.zeros((h, w, CLASSES))
     for scale in scales:
-        long_size = round(scale * resize * max(h, w))
+        long_size = round(scale * resize * (long_side or max(h, w)))
         new_h = new_w = long_size
         if h > w:
             new_w = round(long_size / h * w)
@@ -116,6 +116,8 @@ def predictor(num_towers=1, network=tensorflow_network, **options):
             dict(flip=True, scales=(0.5, 1.0, 1.75)),
         ),  # smaller than the crop, by an odd number of pixels
         ((37, 53), (17, 25), dict(flip=True, scales=(0.5, 1.25), resize=0.5)),
+        ((37, 53), (17, 25), dict(flip=True, scales=(0.5, 1.25), long_side=47)),
+        ((60, 40), (17, 25), dict(long_side=30)),
         ((17, 25), (17, 25), dict()),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("ml_collections", reason="the scripts need ml_collections")
 
-from configs import camvid_pspnet, cityscapes_pspnet50, synthetic_pspnet  # noqa: E402
+from configs import ade20k_pspnet50, camvid_pspnet, cityscapes_pspnet50, synthetic_pspnet  # noqa: E402
 from scripts import configuration  # noqa: E402
 from scripts.commandline import UsageError  # noqa: E402
 
@@ -55,6 +55,7 @@ def with_value(name, value):
         ("eval.stride_rate", 1.5),
         ("eval.scales", ()),
         ("eval.max_images", 0),
+        ("eval.long_side", 512.5),
         ("checkpoint.keep", 0),
     ],
 )
@@ -105,8 +106,28 @@ def test_logging_evaluation_and_saving_may_change_and_all_else_is_listed():
     ]
 
 
+def test_a_run_older_than_a_setting_has_the_value_that_changes_nothing(tmp_path):
+    config = synthetic_pspnet.get_config()
+    configuration.save(config, str(tmp_path))
+    values = json.loads((tmp_path / "config.json").read_text())
+    del values["eval"]["long_side"], values["init_checkpoint"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert configuration.read(str(tmp_path)).to_dict() == config.to_dict()
+
+
+def test_the_number_of_classes_is_that_of_the_data_set():
+    config = ade20k_pspnet50.get_config()
+    assert configuration.check(config) is config
+    config.num_classes = 19
+    with pytest.raises(UsageError, match="config.num_classes is 19: it must be 150"):
+        configuration.check(config)
+
+
 def test_a_broken_config_json_is_named(tmp_path):
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ValueError, match="config.json is no JSON"):
+    with pytest.raises(ValueError, match="config.json is no JSON of settings"):
+        configuration.read(str(tmp_path))
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(ValueError, match="config.json is no JSON of settings"):
         configuration.read(str(tmp_path))
     assert configuration.read(str(tmp_path / "elsewhere")) is None
