@@ -2,7 +2,7 @@
 
 For a batch of images [N, H, W, 3] of one size:
 
-    1. resize by the factor `resize`, as the sliding windows of `inference` are: to a long side of round(resize · long side)
+    1. resize as for the sliding windows of `inference`: to a long side of round(resize · L), L the images' own or given
     2. normalise, then pad to a size that the network takes: half before (rounded down), the rest after, with the mean
     3. softmax of the network, without the padding, resized to H x W
 
@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 from models import inference
 
 
-def predict(network_fn, images, mean, std, fit, resize=1.):
+def predict(network_fn, images, mean, std, fit, resize=1., long_side=None):
     """Labels and probabilities of whole images.
 
     Args:
@@ -26,6 +26,7 @@ def predict(network_fn, images, mean, std, fit, resize=1.):
       fit: function from a size (an int, or a scalar tensor where H and W are unknown) to the size that the network is
         given, not smaller; see `multiple`.
       resize: the factor of a network trained on images scaled by it.
+      long_side: L, pixels; None for the images' own.
     Returns:
       dict of 'labels' [N, H, W] int32 and 'probabilities' [N, H, W, C] float32.
     """
@@ -35,8 +36,12 @@ def predict(network_fn, images, mean, std, fit, resize=1.):
     height, width = known if static else (dynamic[1], dynamic[2])
     x = tf.cast(images, tf.float32)
     h, w = height, width
-    if resize != 1:
-        h, w = inference.scaled_size(height, width, resize) if static else _scaled_size(height, width, resize)
+    resized = resize != 1 or long_side is not None
+    if resized:
+        if static:
+            h, w = inference.scaled_size(height, width, resize, long_side)
+        else:
+            h, w = _scaled_size(height, width, resize, long_side)
         x = tf.image.resize_bilinear(x, tf.stack([h, w]), half_pixel_centers=True)
     x = (x - tf.constant(mean, tf.float32)) / tf.constant(std, tf.float32)
     new = [fit(h), fit(w)]
@@ -47,7 +52,7 @@ def predict(network_fn, images, mean, std, fit, resize=1.):
     x.set_shape([None] + (new if static else [None, None]) + [3])
     logits = tf.cast(network_fn(x), tf.float32)
     probabilities = tf.nn.softmax(logits)[:, before[0]:before[0] + h, before[1]:before[1] + w]
-    if resize != 1:
+    if resized:
         probabilities = tf.image.resize_bilinear(probabilities, tf.stack([height, width]), half_pixel_centers=True)
     probabilities.set_shape([images.shape.as_list()[0]] + known + [logits.shape.as_list()[3]])
     return {"labels": tf.argmax(probabilities, axis=-1, output_type=tf.int32), "probabilities": probabilities}
@@ -61,12 +66,12 @@ def multiple(step, offset):
     return fit
 
 
-def _scaled_size(height, width, scale):
+def _scaled_size(height, width, resize, long_side):
     """`inference.scaled_size` of sizes that are tensors; float64 and half to even, as there."""
     def rounded(value):
         return tf.maximum(tf.cast(tf.round(value), tf.int32), 1)
     h, w = tf.cast(height, tf.float64), tf.cast(width, tf.float64)
-    long_size = rounded(scale * tf.maximum(h, w))
+    long_size = rounded(resize * (tf.constant(long_side, tf.float64) if long_side else tf.maximum(h, w)))
     long_ = tf.cast(long_size, tf.float64)
     tall = height > width
     return (tf.where_v2(tall, long_size, rounded(long_ / w * h)), tf.where_v2(tall, rounded(long_ / h * w), long_size))

@@ -31,23 +31,26 @@ def network(x):
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("size, resize, window", [
-    ((41, 57), 1.0, (41, 57)),
-    ((40, 60), 1.0, (41, 65)),
-    ((30, 7), 1.0, (33, 9)),
-    ((64, 101), 0.5, (33, 57)),  # 32x50 inside: 31.68 and 50.5, half to even
-    ((37, 21), 1.5, (57, 33)),
+@pytest.mark.parametrize("size, resize, long_side, window", [
+    ((41, 57), 1.0, None, (41, 57)),
+    ((40, 60), 1.0, None, (41, 65)),
+    ((30, 7), 1.0, None, (33, 9)),
+    ((64, 101), 0.5, None, (33, 57)),  # 32x50 inside: 31.68 and 50.5, half to even
+    ((37, 21), 1.5, None, (57, 33)),
+    ((37, 21), 1.0, 50, (57, 33)),  # 50x28 inside
+    ((40, 60), 0.5, 90, (33, 49)),  # 30x45 inside
 ])
-def test_it_is_the_sliding_window_prediction_with_one_window(size, resize, window, known):
+def test_it_is_the_sliding_window_prediction_with_one_window(size, resize, long_side, window, known):
     images = np.stack([photograph(size[0], size[1], seed) for seed in (1, 2)])
     for dtype in (tf.uint8, tf.float32):
         placeholder = tf.placeholder(dtype, [None] + list(size if known else (None, None)) + [3])
-        result = whole_image.predict(network, placeholder, MEAN, STD, whole_image.multiple(8, 1), resize)
+        result = whole_image.predict(network, placeholder, MEAN, STD, whole_image.multiple(8, 1), resize, long_side)
         assert result["probabilities"].shape.as_list()[3] == CLASSES
         with tf.Session() as session:
             found = session.run(result, {placeholder: images})
+        factor = resize * (long_side / max(size) if long_side else 1)
         for k in range(2):
-            expected = numpy_prediction(images[k], window, 2 / 3, (1.0,), False, resize)
+            expected = numpy_prediction(images[k], window, 2 / 3, (1.0,), False, factor)
             np.testing.assert_allclose(found["probabilities"][k], expected, rtol=0, atol=1e-5)  # resizing rounds in float32
         np.testing.assert_array_equal(found["labels"], found["probabilities"].argmax(axis=-1))
         assert found["labels"].dtype == np.int32 and found["probabilities"].dtype == np.float32
