@@ -8,13 +8,13 @@ values a model was trained with; resuming with others is refused, but for settin
 import json
 import os
 
-import numpy as np
 from absl import flags
 from ml_collections import config_dict, config_flags
 
 from configs import cityscapes_pspnet50
-from scripts import commandline, datasets
+from scripts import commandline, datasets, setting_rules
 from scripts.commandline import UsageError
+from scripts.setting_rules import number, one_of, rule, whole
 
 FLAGS = flags.FLAGS
 FILE_NAME = "config.json"
@@ -46,15 +46,8 @@ def load(holder):
 
 def check(config):
     """Raises UsageError, in one line, for the first value that no run can have. Returns the configuration."""
-    _check_names(config, cityscapes_pspnet50.get_config(), "")
-    for name, wanted, holds in _RULES:
-        value = _get(config, name)
-        try:
-            good = holds(value)
-        except TypeError:  # a string where a number is due
-            good = False
-        if not good:
-            raise UsageError("config.{} is {!r}: it must be {}".format(name, value, wanted))
+    setting_rules.check_names(config, cityscapes_pspnet50.get_config(), "configs/cityscapes_pspnet50.py")
+    setting_rules.check_values(config, _RULES)
     classes = datasets.of(config).num_classes
     if config.num_classes != classes:
         raise UsageError(
@@ -90,11 +83,11 @@ def save(config, model_dir):
     os.replace(path + ".partial", path)
 
 
-def read(model_dir):
+def read(model_dir, full=None):
     """The configuration a model was trained with; None where model_dir has none.
 
-    A setting that is newer than the run has its value of configs/cityscapes_pspnet50.py, where settings come in
-    so that they change nothing.
+    A setting that is newer than the run has its value of `full`, by default configs/cityscapes_pspnet50.py, where
+    settings come in so that they change nothing.
     """
     path = os.path.join(model_dir, FILE_NAME)
     if not os.path.exists(path):
@@ -108,7 +101,7 @@ def read(model_dir):
         raise ValueError(
             "{} is no JSON of settings ({}): it is written by train.py and not meant to be edited".format(path, error)
         ) from error
-    return config_dict.ConfigDict(_completed(saved, cityscapes_pspnet50.get_config().to_dict()))
+    return config_dict.ConfigDict(_completed(saved, (full or cityscapes_pspnet50.get_config()).to_dict()))
 
 
 def _completed(values, full):
@@ -139,120 +132,83 @@ def _tuples(value):
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
-def _check_names(config, full, prefix):
-    """A configuration file of one's own has the names of the full list, neither more nor fewer."""
-    for name in full.keys():
-        if name not in config:
-            raise UsageError(
-                "config.{}{} is missing: start from configs/cityscapes_pspnet50.py and change "
-                "what differs".format(prefix, name)
-            )
-    for name in config.keys():
-        if name not in full:
-            raise UsageError("config.{}{} is no setting of train.py".format(prefix, name))
-        if isinstance(full[name], config_dict.ConfigDict):
-            _check_names(config[name], full[name], prefix + name + ".")
-
-
-def _get(config, name):
-    for part in name.split("."):
-        config = config[part]
-    return config
-
-
-def _number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
-
-
-def _whole(value):
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _sizes(value):
-    return len(value) == 2 and all(_whole(side) and side > 0 for side in value)
-
-
-def _rule(names, wanted, holds):
-    return [(name, wanted, holds) for name in names.split()]
-
-
-def _one_of(name, *choices):
-    return [(name, "one of {}".format(", ".join(choices)), lambda value: value in choices)]
+    return len(value) == 2 and all(whole(side) and side > 0 for side in value)
 
 
 _RULES = (
-    _rule(
+    rule(
         "batch_size max_steps num_classes input.num_parallel synthetic.num_train synthetic.num_val "
         "synthetic.height synthetic.width model.width model.pyramid_channels model.head_channels "
         "checkpoint.every_steps checkpoint.keep eval.every_steps log.every_steps log.summary_every_steps",
         "a whole number above 0",
-        lambda v: _whole(v) and v > 0,
+        lambda v: whole(v) and v > 0,
     )
-    + _rule(
+    + rule(
         "seed synthetic.seed model.aux_channels eval.num_pictures",
         "a whole number, 0 or more",
-        lambda v: _whole(v) and v >= 0,
+        lambda v: whole(v) and v >= 0,
     )
-    + _rule("ignore_label", "255, which every data set's labels are mapped to", lambda v: v == 255)
-    + _rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
-    + _rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)
-    + _rule(
+    + rule("ignore_label", "255, which every data set's labels are mapped to", lambda v: v == 255)
+    + rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
+    + rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)
+    + rule(
         "input.scale_range",
         "two factors above 0, (smallest, largest)",
-        lambda v: len(v) == 2 and all(map(_number, v)) and 0 < v[0] <= v[1],
+        lambda v: len(v) == 2 and all(map(number, v)) and 0 < v[0] <= v[1],
     )
-    + _rule("input.rotate_degrees", "from 0 to 180", lambda v: 0 <= v <= 180)
-    + _rule(
+    + rule("input.rotate_degrees", "from 0 to 180", lambda v: 0 <= v <= 180)
+    + rule(
         "input.rotate_probability input.blur_probability input.flip_probability",
         "a probability, 0 to 1",
         lambda v: 0 <= v <= 1,
     )
-    + _rule(
+    + rule(
         "input.mean",
         "three numbers from 0 to 255, for red, green and blue",
         lambda v: len(v) == 3 and all(0 <= c <= 255 for c in v),
     )
-    + _rule(
+    + rule(
         "input.std", "three numbers above 0, for red, green and blue", lambda v: len(v) == 3 and min(v) > 0
     )
-    + _rule(
+    + rule(
         "model.pyramid_bins",
         "whole numbers above 0, such as (1, 2, 3, 6)",
-        lambda v: len(v) > 0 and all(_whole(b) and b > 0 for b in v),
+        lambda v: len(v) > 0 and all(whole(b) and b > 0 for b in v),
     )
-    + _rule(
+    + rule(
         "model.dropout optimizer.momentum model.norm_momentum",
         "from 0 up to, but not, 1",
         lambda v: 0 <= v < 1,
     )
-    + _rule(
+    + rule(
         "model.norm_epsilon optimizer.learning_rate optimizer.power",
         "a number above 0",
-        lambda v: _number(v) and v > 0,
+        lambda v: number(v) and v > 0,
     )
-    + _rule(
+    + rule(
         "optimizer.end_learning_rate optimizer.weight_decay optimizer.head_lr_multiplier loss.aux_weight",
         "a number, 0 or more",
-        lambda v: _number(v) and v >= 0,
+        lambda v: number(v) and v >= 0,
     )
-    + _rule("loss.hard_pixel_fraction", "a share above 0, at most 1", lambda v: v is None or 0 < v <= 1)
-    + _rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
-    + _rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))
-    + _rule(
-        "eval.max_images eval.long_side", "a whole number above 0", lambda v: v is None or (_whole(v) and v > 0)
+    + rule("loss.hard_pixel_fraction", "a share above 0, at most 1", lambda v: v is None or 0 < v <= 1)
+    + rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
+    + rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))
+    + rule(
+        "eval.max_images eval.long_side", "a whole number above 0", lambda v: v is None or (whole(v) and v > 0)
     )
-    + _rule(
+    + rule(
         "init_checkpoint",
         "a checkpoint's prefix, or a folder that holds one",
         lambda v: v is None or (isinstance(v, str) and v.strip() != ""),
     )
-    + _one_of("dataset", *sorted(datasets.DATA_SETS))
-    + _one_of("model.backbone", "resnet50", "resnet101", "thin_resnet")
-    + _one_of("model.stem", "deep", "7x7")
-    + _one_of("model.pyramid", "adaptive", "average")
-    + _one_of("model.norm", "sync", "plain")
-    + _one_of("model.norm_statistics", "sum", "concat")
-    + _one_of("loss.mean", "tower", "global")
-    + _one_of("optimizer.name", "momentum")
-    + _one_of("optimizer.decay_on", "all", "kernels")
+    + one_of("dataset", *sorted(datasets.DATA_SETS))
+    + one_of("model.backbone", "resnet50", "resnet101", "thin_resnet")
+    + one_of("model.stem", "deep", "7x7")
+    + one_of("model.pyramid", "adaptive", "average")
+    + one_of("model.norm", "sync", "plain")
+    + one_of("model.norm_statistics", "sum", "concat")
+    + one_of("loss.mean", "tower", "global")
+    + one_of("optimizer.name", "momentum")
+    + one_of("optimizer.decay_on", "all", "kernels")
 )

@@ -96,7 +96,12 @@ def write_metrics(result, step, path, **more):
         "num_images": result.num_images,
     }
     content.update(more)
-    rows = ",\n    ".join(json.dumps(row) for row in result.confusion.tolist())  # a line each, not a line a number
+    write_json(content, result.confusion, path)
+
+
+def write_json(content, confusion, path):
+    """Writes a dict and, as its `confusion`, a matrix with a line a row; whole or not at all."""
+    rows = ",\n    ".join(json.dumps(row) for row in confusion.tolist())
     with open(path + ".partial", "w") as file:
         file.write(json.dumps(content, indent=2)[:-2] + ',\n  "confusion": [\n    ' + rows + "\n  ]\n}\n")
     os.replace(path + ".partial", path)

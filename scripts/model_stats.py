@@ -21,24 +21,26 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 import towers
+from inputs import cifar10
 from models import pspnet
-from scripts import configuration, layer_costs, network
+from scripts import classifier, classifier_configuration, configuration, layer_costs, network
 from scripts.commandline import UsageError
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
 flags.adopt_module_key_flags(configuration)
 FLAGS = flags.FLAGS
-flags.DEFINE_list("input_size", None, "height,width in pixels; unset: the configuration's input.crop_size.")
+flags.DEFINE_list("input_size", None, "height,width in pixels; unset: what the configuration trains on.")
 flags.DEFINE_bool("training", False, "The network as it is trained: with its auxiliary head, and with the backward pass.")
 flags.DEFINE_integer("depth", None, "Add up layers by the first so many parts of their names.", lower_bound=1)
 flags.DEFINE_string("output", None, "JSON file to write too.")
 
 
 def main():
-    config = configuration.load(CONFIG)
-    height, width = input_size(config)
+    is_classifier = classifier_configuration.describes_classifier(CONFIG.value)
+    config = (classifier_configuration if is_classifier else configuration).load(CONFIG)
+    height, width = input_size(config, is_classifier)
     with tf.Graph().as_default() as graph:
-        build(config, height, width, FLAGS.training)
+        build(config, height, width, FLAGS.training, is_classifier)
         costs = layer_costs.layer_costs(graph, "tower_0/")
     rows = layer_costs.grouped(costs, FLAGS.depth) if FLAGS.depth else costs
     total = layer_costs.total(costs)
@@ -49,29 +51,35 @@ def main():
         print("written: {}".format(FLAGS.output))
 
 
-def input_size(config):
+def input_size(config, is_classifier):
     """(height, width) from --input_size or the configuration; UsageError unless the network takes it."""
+    size = (cifar10.SIZE, cifar10.SIZE) if is_classifier else config.input.crop_size
     if FLAGS.input_size is not None:
         try:
-            height, width = map(int, FLAGS.input_size)
+            height, width = size = tuple(map(int, FLAGS.input_size))
+            if min(height, width) < 1:
+                raise ValueError
         except ValueError:
-            raise UsageError("--input_size={}: height,width are wanted, such as 713,713".format(
+            raise UsageError("--input_size={}: height,width in pixels are wanted, such as 713,713".format(
                 ",".join(FLAGS.input_size))) from None
-        config.input.crop_size = (height, width)
-    network.check_crop(config, "input.crop_size")
-    return config.input.crop_size
+    if not is_classifier:
+        config.input.crop_size = size
+        network.check_crop(config, "input.crop_size")
+    return size
 
 
-def build(config, height, width, training):
+def build(config, height, width, training, is_classifier):
     """Adds the network for one image to the default graph, on one tower."""
+    label = tf.zeros([1] if is_classifier else [1, height, width], tf.int32)
+    trained = classifier.training_model(config) if is_classifier else network.training_model(config)
 
-    def model_fn(image, label):
-        if training:
-            return network.training_model(config)(image, label)
+    def used(image, label):
+        if is_classifier:
+            return classifier.logits(image, config)
         return pspnet.pspnet(image, config.model, config.num_classes)
 
-    example = {"image": tf.zeros([1, height, width, 3]), "label": tf.zeros([1, height, width], tf.int32)}
-    towers.build(model_fn, [example], ["/cpu:0"], training=training)
+    example = {"image": tf.zeros([1, height, width, 3]), "label": label}
+    towers.build(trained if training else used, [example], ["/cpu:0"], training=training)
 
 
 def table(costs, total, training):

@@ -72,33 +72,15 @@ def gradient_transform(config):
     return transform
 
 
-class TrainedNetwork:
-    """The network for inference: a graph, a session, and a sliding-window `predictor` in it.
+class WeightsInSession:
+    """A graph's variables in a session of its own, filled from a checkpoint or from a running training.
 
-    Args:
-        config: the configuration it was trained with; its `eval` part says how windows are laid.
-        devices: device strings, one a tower.
+    Attributes: `graph`, `variables` (a list) and `session`.
     """
 
-    def __init__(self, config, devices):
-        self.graph = tf.Graph()
-        with self.graph.as_default():
-            tf.set_random_seed(0)  # never drawn from, but TensorFlow's deterministic mode refuses initial values without
-            self.predictor = inference.SlidingWindowPredictor(
-                lambda images: pspnet.pspnet(images, config.model, config.num_classes)["logits"],
-                config.num_classes,
-                devices,
-                config.eval.crop_size,
-                config.input.mean,
-                config.input.std,
-                stride_rate=config.eval.stride_rate,
-                scales=config.eval.scales,
-                flip=config.eval.flip,
-                resize=config.input.resize,
-                long_side=config.eval.long_side,
-            )
-            self.variables = tf.global_variables()
-        self.session = tf.Session(graph=self.graph, config=towers.session_config(devices))
+    def __init__(self, graph, variables, devices):
+        self.graph, self.variables = graph, variables
+        self.session = tf.Session(graph=graph, config=towers.session_config(devices))
 
     def load(self, values):
         """Takes weights: a mapping from variable name to array, all of this network's among them."""
@@ -117,3 +99,31 @@ class TrainedNetwork:
         checkpoints.check(path, self.variables)
         reader = tf.train.load_checkpoint(path)
         self.load({variable.op.name: reader.get_tensor(variable.op.name) for variable in self.variables})
+
+
+class TrainedNetwork(WeightsInSession):
+    """The network for inference: a graph, a session, and a sliding-window `predictor` in it.
+
+    Args:
+        config: the configuration it was trained with; its `eval` part says how windows are laid.
+        devices: device strings, one a tower.
+    """
+
+    def __init__(self, config, devices):
+        graph = tf.Graph()
+        with graph.as_default():
+            tf.set_random_seed(0)  # never drawn from, but TensorFlow's deterministic mode refuses initial values without
+            self.predictor = inference.SlidingWindowPredictor(
+                lambda images: pspnet.pspnet(images, config.model, config.num_classes)["logits"],
+                config.num_classes,
+                devices,
+                config.eval.crop_size,
+                config.input.mean,
+                config.input.std,
+                stride_rate=config.eval.stride_rate,
+                scales=config.eval.scales,
+                flip=config.eval.flip,
+                resize=config.input.resize,
+                long_side=config.eval.long_side,
+            )
+            super().__init__(graph, tf.global_variables(), devices)

@@ -21,8 +21,17 @@ from absl import flags
 
 import towers
 from inputs import pipeline
-from scripts import checkpoints, configuration, datasets, evaluation, initial_weights, network, report, schedule
-from scripts.commandline import UsageError
+from scripts import (
+    checkpoints,
+    configuration,
+    datasets,
+    evaluation,
+    initial_weights,
+    network,
+    report,
+    schedule,
+    training_flags,
+)
 from scripts.history import History
 from scripts.progress import Progress
 from scripts.training_hooks import EvaluationHook, evaluate_and_write
@@ -30,25 +39,9 @@ from towers.session import BestCheckpoint, run_training
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
 flags.adopt_module_key_flags(configuration)
+training_flags.define("Folder of the data set, in the Cityscapes layout or its own; unset: drawn scenes, in data/synthetic.")
+flags.adopt_module_key_flags(training_flags)
 FLAGS = flags.FLAGS
-flags.DEFINE_integer(
-    "num_gpus", 1, "Number of towers: one a GPU; logical CPU devices where there is none.", lower_bound=1
-)
-flags.DEFINE_enum(
-    "device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is visible."
-)
-flags.DEFINE_string(
-    "data_dir", None, "Folder in the Cityscapes layout; unset: drawn scenes, kept in data/synthetic."
-)
-flags.DEFINE_string("model_dir", None, "Where the run is kept; unset: runs/NAME_OF_THE_CONFIGURATION.")
-flags.DEFINE_integer(
-    "max_steps",
-    None,
-    "Stop at this step; the schedule stays that of config.max_steps if that is greater.",
-    lower_bound=1,
-)
-flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would, but take no step.")
-flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
 
 
 def main():
@@ -59,7 +52,7 @@ def main():
     devices = towers.tower_devices(FLAGS.num_gpus, FLAGS.device_type)
     check_sizes(config, len(devices))
     model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
-    check_model_dir(config, model_dir)
+    training_flags.check_model_dir(config, model_dir)
     checkpoint, start_step = checkpoints.find(model_dir)
     draw = not FLAGS.dry_run
     train_examples = datasets.open_split(config, FLAGS.data_dir, config.train_split, draw=draw)
@@ -128,11 +121,7 @@ def main():
             batch_size=config.batch_size,
         )
         if ended.signal:
-            print(
-                "stopped by {} at step {}: saved; the same command goes on from there".format(
-                    ended.signal, ended.step
-                )
-            )
+            print(training_flags.stopped(ended))
             return
     else:
         print("{} is at step {} already: nothing to train".format(model_dir, start_step))
@@ -143,26 +132,9 @@ def main():
 
 def check_sizes(config, num_towers):
     """UsageError unless every tower gets an example and the network takes the crops."""
-    if config.batch_size < num_towers:
-        raise UsageError(
-            "config.batch_size {} cannot give {} towers an example each: use a larger batch or "
-            "fewer towers".format(config.batch_size, num_towers)
-        )
+    training_flags.check_batch(config, num_towers)
     network.check_crop(config, "input.crop_size")
     network.check_crop(config, "eval.crop_size")
-
-
-def check_model_dir(config, model_dir):
-    """ValueError where model_dir is no folder, or holds a run of another configuration."""
-    if os.path.exists(model_dir) and not os.path.isdir(model_dir):
-        raise UsageError("--model_dir={} is not a folder".format(model_dir))
-    saved = configuration.read(model_dir)
-    changed = configuration.differences(config, saved) if saved is not None else []
-    if changed and not FLAGS.allow_config_change:
-        raise ValueError(
-            "{} holds a run of another configuration ({}): choose another --model_dir, or pass "
-            "--allow_config_change to resume it".format(model_dir, "; ".join(changed))
-        )
 
 
 def next_batch(config, examples, start_step):

@@ -14,13 +14,14 @@ class EvaluationHook(tf.train.SessionRunHook):
     """Scores the weights every so many steps, in a graph of its own, and writes what came of it.
 
     Args:
-        evaluator: a `scripts.evaluation.Evaluator`.
+        evaluator: a `scripts.evaluation.Evaluator`, or another with a `network` that `evaluate` takes.
         shown: the run's `scripts.progress.Progress`; it counts the steps and prints.
         entries: the run's `scripts.history.History`.
         model_dir: where metrics.json, curve.png and pictures/ go.
         config: the configuration.
         stop_step: the last step of this run; it is scored in any case.
-        keep_best: called with (session, step, miou) after each evaluation.
+        keep_best: called with (session, step, score) after each evaluation.
+        evaluate: scores and writes, and returns the score; by default `evaluate_and_write`, below.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class EvaluationHook(tf.train.SessionRunHook):
         model_dir,
         config,
         stop_step,
-        keep_best=lambda session, step, miou: None,
+        keep_best=lambda session, step, score: None,
+        evaluate=None,
     ):
         self._evaluator, self._shown, self._entries = evaluator, shown, entries
         self._model_dir, self._config, self._stop_step = model_dir, config, stop_step
         self._keep_best = keep_best
+        self._evaluate = evaluate or evaluate_and_write
         wanted = {variable.op.name for variable in evaluator.network.variables}
         self._variables = {v.op.name: v for v in tf.global_variables() if v.op.name in wanted}
 
@@ -43,10 +46,10 @@ class EvaluationHook(tf.train.SessionRunHook):
         step = self._shown.step
         if step % self._config.eval.every_steps == 0 or step == self._stop_step:
             self._evaluator.network.load(run_context.session.run(self._variables))
-            miou = evaluate_and_write(
+            score = self._evaluate(
                 self._evaluator, step, self._entries, self._model_dir, self._config, self._shown.say
             )
-            self._keep_best(run_context.session, step, miou)
+            self._keep_best(run_context.session, step, score)
 
 
 def evaluate_and_write(evaluator, step, entries, model_dir, config, say):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import pytest
 
@@ -12,7 +13,7 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 import towers  # noqa: E402
 from models import resnet  # noqa: E402
 from scripts import layer_costs  # noqa: E402
-from tests.scripts.command import SMALL, failed, run_all, succeeded  # noqa: E402
+from tests.scripts.command import ROOT, SMALL, failed, run_all, succeeded  # noqa: E402
 
 
 def costs_of(model_fn, *shape, training=False):
@@ -84,6 +85,7 @@ def test_the_script_prints_layers_and_totals_and_names_a_size_that_does_not_fit(
     results = run_all({
         "layers": ["model_stats", *small, "--input_size=65,97", "--training", "--output=" + output],
         "wrong": ["model_stats", *small, "--input_size=64,97"],
+        "classifier": ["model_stats", "--config=" + os.path.join(ROOT, "configs", "cifar10_resnet.py"), "--depth=1"],
     })
     text = succeeded(results["layers"])
     with open(output) as file:
@@ -93,4 +95,8 @@ def test_the_script_prints_layers_and_totals_and_names_a_size_that_does_not_fit(
     assert content["total"]["macs"] == sum(layer["macs"] for layer in layers.values())
     assert "65x97: {:,} trainable parameters".format(content["total"]["parameters"]) in text
     assert "{:.2f} GFLOPs an image".format(2 * content["total"]["macs"] / 1e9) in text
+    # He et al. (2016): ResNet-20 for CIFAR. 16 channels at 32x32 cost 2.36 MMACs a layer, and so do 32 at 16x16 and 64 at 8x8.
+    macs = 1024 * 27 * 16 + 3 * 6 * 1024 * 9 * 16 * 16 - 2 * (1024 * 9 * 16 * 16 // 2) + 640
+    assert "32x32: 269,722 trainable parameters" in succeeded(results["classifier"])
+    assert "{:.2f} GMACs".format(macs / 1e9) in results["classifier"][1]
     assert "64x97" in failed(results["wrong"]) and "65" in failed(results["wrong"])

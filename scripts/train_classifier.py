@@ -1,0 +1,128 @@
+"""Trains an image classifier on any number of towers, evaluates it, and writes what came of it.
+
+    python scripts/train_classifier.py --num_gpus=2 --data_dir=/data/cifar-10-batches-bin
+
+Writes into --model_dir: checkpoints, config.json, history.jsonl, metrics.json, curve.png and what TensorBoard shows. The
+same command again goes on where the last one stopped, with as many towers as are there.
+"""
+
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, ROOT)
+from scripts import commandline
+
+commandline.quiet_tensorflow()
+
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+import towers
+from inputs import cifar10
+from scripts import checkpoints, classifier, classifier_configuration, configuration, training_flags
+from scripts.commandline import UsageError
+from scripts.history import History
+from scripts.progress import Progress
+from scripts.training_hooks import EvaluationHook
+from towers.session import BestCheckpoint, run_training
+
+CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "cifar10_resnet.py"))
+flags.adopt_module_key_flags(configuration)
+training_flags.define("Folder of the binary version of CIFAR-10.")
+flags.adopt_module_key_flags(training_flags)
+FLAGS = flags.FLAGS
+
+
+def main():
+    # Whatever can be refused is refused before anything is written.
+    config = classifier_configuration.load(CONFIG)
+    stop_step = FLAGS.max_steps or config.max_steps
+    config.max_steps = max(config.max_steps, stop_step)
+    devices = towers.tower_devices(FLAGS.num_gpus, FLAGS.device_type)
+    training_flags.check_batch(config, len(devices))
+    model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
+    training_flags.check_model_dir(config, model_dir, classifier_configuration.read)
+    checkpoint, start_step = checkpoints.find(model_dir)
+    if not FLAGS.data_dir:
+        raise UsageError("--data_dir is missing: name the folder that holds data_batch_1.bin and test_batch.bin")
+    train, test = (cifar10.open_split(FLAGS.data_dir, split) for split in (config.train_split, config.eval_split))
+
+    # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
+    tf.set_random_seed(config.seed)
+    with tf.device("/cpu:0"):
+        dataset = cifar10.train_dataset(train, config.batch_size, config.seed, start_step, **config.input.to_dict())
+        batch = tf.data.make_one_shot_iterator(dataset).get_next()
+    parts = towers.split_batch({name: batch[name] for name in ("image", "label")}, len(devices))
+    learning_rate = classifier.learning_rate(config)
+    train_step = towers.build_train_step(
+        classifier.training_model(config),
+        parts,
+        tf.train.MomentumOptimizer(learning_rate, config.optimizer.momentum),
+        devices,
+        gradient_transform=classifier.gradient_transform(config),
+    )
+    if checkpoint:
+        checkpoints.check(checkpoint, tf.global_variables())
+    evaluator = classifier.Evaluator(config, devices[0], test)
+    print(describe(config, devices, parts, train, test, start_step, stop_step), flush=True)
+    if FLAGS.dry_run:
+        print("dry run: no step taken")
+        return
+
+    os.makedirs(model_dir, exist_ok=True)
+    configuration.save(config, model_dir)
+    history = History(model_dir, start_step)
+    if start_step >= stop_step:
+        print("{} is at step {} already: nothing to train".format(model_dir, start_step))
+        evaluator.network.load_checkpoint(checkpoint)
+        classifier.evaluate_and_write(evaluator, start_step, history, model_dir, config, print)
+    else:
+        tf.summary.scalar("learning_rate", learning_rate)
+        shown = Progress(train_step, learning_rate, config.batch_size, stop_step, config.log.every_steps, history)
+        scored = EvaluationHook(evaluator, shown, history, model_dir, config, stop_step, BestCheckpoint(model_dir),
+                                classifier.evaluate_and_write)
+        ended = run_training(
+            train_step,
+            model_dir,
+            stop_step,
+            config=towers.session_config(devices),
+            save_every=config.checkpoint.every_steps,
+            keep=config.checkpoint.keep,
+            hooks=[shown, scored],
+            summary_every=config.log.summary_every_steps,
+            batch_size=config.batch_size,
+        )
+        if ended.signal:
+            print(training_flags.stopped(ended))
+            return
+    print("written: {}".format(model_dir))
+
+
+def describe(config, devices, parts, train, test, start_step, stop_step):
+    """What the run is, in lines."""
+    optimizer = config.optimizer
+    norms = [v for v in tf.global_variables() if v.op.name.endswith("/moving_mean")]
+    lines = [
+        ("towers", "{}: {}".format(len(devices), " ".join(devices))),
+        ("batch", "{} in total, {} a tower".format(
+            config.batch_size, ", ".join(sorted({str(part["label"].shape[0]) for part in parts})))),
+        ("network", "ResNet-{}, {:,} parameters, {} batch norms ({})".format(
+            6 * config.model.units + 2, sum(v.shape.num_elements() for v in tf.trainable_variables()), len(norms),
+            config.model.norm)),
+        ("data", "{:,} pictures to train on, {:,} to evaluate".format(train.number, test.number)),
+        ("schedule", "{:,} steps, {:.2f} epochs, lr {:g}, times {:g} at step{} {}".format(
+            config.max_steps, config.max_steps * config.batch_size / train.number, optimizer.learning_rate,
+            optimizer.factor, "s" if len(optimizer.boundaries) > 1 else "",
+            " and ".join("{:,}".format(step) for step in optimizer.boundaries) or "none")),
+    ]
+    if stop_step < config.max_steps:
+        lines.append(("stops", "at step {:,} of the {:,}".format(stop_step, config.max_steps)))
+    if start_step:
+        lines.append(("resumed", "at step {}".format(start_step)))
+    return "\n".join("{:<10} {}".format(name, text) for name, text in lines)
+
+
+if __name__ == "__main__":
+    tf.disable_eager_execution()
+    commandline.run(main)

@@ -1,0 +1,57 @@
+"""The flags of the training scripts, and what they refuse before anything is written."""
+
+import os
+
+from absl import flags
+
+from scripts import configuration
+from scripts.commandline import UsageError
+
+FLAGS = flags.FLAGS
+
+
+def define(data_dir):
+    """Defines the flags; `data_dir` is the help of --data_dir."""
+    flags.DEFINE_integer(
+        "num_gpus", 1, "Number of towers: one a GPU; logical CPU devices where there is none.", lower_bound=1
+    )
+    flags.DEFINE_enum(
+        "device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is visible."
+    )
+    flags.DEFINE_string("data_dir", None, data_dir)
+    flags.DEFINE_string("model_dir", None, "Where the run is kept; unset: runs/NAME_OF_THE_CONFIGURATION.")
+    flags.DEFINE_integer(
+        "max_steps",
+        None,
+        "Stop at this step; the schedule stays that of config.max_steps if that is greater.",
+        lower_bound=1,
+    )
+    flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would, but take no step.")
+    flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
+
+
+def check_batch(config, num_towers):
+    """UsageError unless every tower gets an example."""
+    if config.batch_size < num_towers:
+        raise UsageError(
+            "config.batch_size {} cannot give {} towers an example each: use a larger batch or "
+            "fewer towers".format(config.batch_size, num_towers)
+        )
+
+
+def check_model_dir(config, model_dir, read=configuration.read):
+    """ValueError where model_dir is no folder, or holds a run of another configuration; `read` reads the saved one."""
+    if os.path.exists(model_dir) and not os.path.isdir(model_dir):
+        raise UsageError("--model_dir={} is not a folder".format(model_dir))
+    saved = read(model_dir)
+    changed = configuration.differences(config, saved) if saved is not None else []
+    if changed and not FLAGS.allow_config_change:
+        raise ValueError(
+            "{} holds a run of another configuration ({}): choose another --model_dir, or pass "
+            "--allow_config_change to resume it".format(model_dir, "; ".join(changed))
+        )
+
+
+def stopped(ended):
+    """The line about a run that a signal stopped; `ended` is a `towers.session.TrainingEnd`."""
+    return "stopped by {} at step {}: saved; the same command goes on from there".format(ended.signal, ended.step)
