@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 import towers
 from models import inference, losses, pspnet
-from scripts import checkpoints
+from scripts import checkpoints, schedule
 from scripts.commandline import UsageError
 
 BACKBONE = "resnet/"  # every other variable is the head's
@@ -35,6 +35,25 @@ def training_model(config):
         return result
 
     return model_fn
+
+
+def train_step(config, parts, devices):
+    """The recipe's step: SGD with momentum on `training_model`, with its schedule, decay and multipliers.
+
+        v ← momentum · v + m · (∂L/∂w + λ·w),  w ← w - lr(i) · v        m: the group's `lr_multiplier`
+
+    Args:
+        config: the configuration.
+        parts: one dict of 'image' and 'label' a tower.
+        devices: device strings, one a tower.
+
+    Returns:
+        (`towers.TrainStep`, the scalar tensor of the step's learning rate).
+    """
+    rate = schedule.learning_rate(config, tf.train.get_or_create_global_step())
+    optimizer = tf.train.MomentumOptimizer(rate, config.optimizer.momentum)
+    transform = gradient_transform(config)
+    return towers.build_train_step(training_model(config), parts, optimizer, devices, gradient_transform=transform), rate
 
 
 def group(variable):

@@ -21,17 +21,7 @@ from absl import flags
 
 import towers
 from inputs import pipeline
-from scripts import (
-    checkpoints,
-    configuration,
-    datasets,
-    evaluation,
-    initial_weights,
-    network,
-    report,
-    schedule,
-    training_flags,
-)
+from scripts import checkpoints, configuration, datasets, evaluation, initial_weights, network, report, training_flags
 from scripts.history import History
 from scripts.progress import Progress
 from scripts.training_hooks import EvaluationHook, evaluate_and_write
@@ -63,15 +53,8 @@ def main():
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
     batch = next_batch(config, train_examples, start_step)
-    learning_rate = schedule.learning_rate(config, tf.train.get_or_create_global_step())
     parts = towers.split_batch(batch, len(devices))
-    train_step = towers.build_train_step(
-        network.training_model(config),
-        parts,
-        tf.train.MomentumOptimizer(learning_rate, config.optimizer.momentum),
-        devices,
-        gradient_transform=network.gradient_transform(config),
-    )
+    train_step, learning_rate = network.train_step(config, parts, devices)
     started = None
     if checkpoint:
         initial_weights.refuse_as_run(checkpoint)
