@@ -14,6 +14,8 @@ the graph.
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from towers import versions
+
 
 def adaptive_average_pool(inputs, bins):
     """Means of `inputs` over bins x bins windows that cover it, for each number in `bins`.
@@ -84,19 +86,36 @@ def bilinear_matrix(n, m, align_corners, dtype=tf.float32):
 
 def _map_rows(x, matrix, new_height, height, width, channels):
     flat = tf.reshape(x, [-1, height, width * channels])
-    return tf.reshape(tf.matmul(matrix, flat), [-1, new_height, width, channels])
+    return tf.reshape(_map(matrix, flat), [-1, new_height, width, channels])
 
 
 def _map_columns(x, matrix, new_width, height, width, channels):
     flat = tf.reshape(x, [-1, width, channels])
-    return tf.reshape(tf.matmul(matrix, flat), [-1, height, new_width, channels])
+    return tf.reshape(_map(matrix, flat), [-1, height, new_width, channels])
+
+
+def _map(matrix, x):
+    """matrix [m, n] times each of x [..., n, c]; the matrix holds no weights, and gets no gradient."""
+    with tf.get_default_graph().gradient_override_map({"BatchMatMulV2": "ModelsLinearMap"}):
+        return tf.matmul(matrix, x)
+
+
+def _map_gradient(op, dy):
+    return [None, tf.matmul(op.inputs[0], dy, transpose_a=True)]
 
 
 def _shape(x):
     """Sizes of [N, H, W, C]: ints where they are known, scalar tensors where not."""
+    sizes = x.shape.as_list()
+    if None not in sizes:
+        return sizes
     dynamic = tf.shape(x)
-    return [dynamic[k] if d is None else d for k, d in enumerate(x.shape.as_list())]
+    return [dynamic[k] if d is None else d for k, d in enumerate(sizes)]
 
 
 def _at_least_float32(x):
     return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
+
+
+if not versions.gradient_registered("ModelsLinearMap"):  # a reloaded module must not register twice
+    tf.RegisterGradient("ModelsLinearMap")(_map_gradient)

@@ -17,7 +17,7 @@ import numbers
 
 import tensorflow.compat.v1 as tf
 
-from towers import channel_ops, moments, scopes
+from towers import channel_ops, constants, moments, scopes
 from towers.tower import current_tower
 
 
@@ -125,11 +125,10 @@ def _normalize(x, center, inverse_deviation, state, axis):
 
 def _fused(x, state, args):
     """TensorFlow's one-pass training kernel, with its gradient; the variance it returns is unbiased already."""
-    gamma = tf.ones([x.shape.as_list()[3]]) if state.gamma is None else state.gamma
+    gamma = constants.shared(1., tf.float32, x.device, [x.shape.as_list()[3]]) if state.gamma is None else state.gamma
+    nothing = constants.shared(0., tf.float32, x.device, [0])
     out = tf.raw_ops.FusedBatchNormV3(
-        x=x, scale=gamma, offset=state.offset(), mean=tf.constant([], tf.float32),
-        variance=tf.constant([], tf.float32), epsilon=args["epsilon"],
-        is_training=True)
+        x=x, scale=gamma, offset=state.offset(), mean=nothing, variance=nothing, epsilon=args["epsilon"], is_training=True)
     count = x.shape.num_elements() or tf.size(x)  # only whether there are any
     state.update(out.batch_mean, out.batch_variance, count, True, args["momentum"], unbiased=False)
     return out.y
@@ -142,6 +141,7 @@ class _State(object):
         self.updates = []
         self.dtype = tf.float32 if x.dtype in (tf.float16, tf.bfloat16) else x.dtype
         self._channels = channels = x.shape.as_list()[axis]
+        self._device = x.device
         self._epsilon = args["epsilon"]
         trainable = args["trainable"]
 
@@ -167,7 +167,9 @@ class _State(object):
 
     def offset(self):
         """Beta, or zeros."""
-        return tf.zeros([self._channels], self.dtype) if self.beta is None else tf.convert_to_tensor(self.beta)
+        if self.beta is None:
+            return constants.shared(0., self.dtype, self._device, [self._channels])
+        return tf.convert_to_tensor(self.beta)
 
     def inverse_deviation(self):
         """(moving variance + epsilon)^(-1/2)."""
@@ -179,20 +181,26 @@ class _State(object):
             return
         with tf.name_scope("update"), tf.control_dependencies(self._earlier_updates()):
             if unbiased:
-                variance *= count / (tf.maximum(count - 1, 1) if tf.is_tensor(count) else max(count - 1, 1))
-            due = tf.reduce_all(tf.is_finite(mean + variance)) & (count > 0)
+                variance *= self._number(count / (tf.maximum(count - 1, 1) if tf.is_tensor(count) else max(count - 1, 1)))
+            due = tf.reduce_all(tf.is_finite(mean + variance), constants.shared(0, tf.int32, mean.device))
+            if tf.is_tensor(count) or not count > 0:
+                due &= count > 0
             if training is not True:
                 due &= training
             if momentum is None:
                 rate = 1 / (tf.cast(self._num_updates, self.dtype) + 1)
             else:
-                rate = 1 - momentum
+                rate = self._number(1 - momentum)
             for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
-                step = tf.where_v2(due, (moving - batch) * rate, tf.constant(0, self.dtype))
-                self.updates.append(tf.assign_sub(moving, step).op)
+                step = tf.where_v2(due, (moving - batch) * rate, self._number(0.))
+                self.updates.append(moving.assign_sub(step, read_value=False))
             if momentum is None:
                 with tf.control_dependencies(self.updates):
                     self.updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)).op)
+
+    def _number(self, value):
+        """A constant for a number; a tensor as it is."""
+        return constants.shared(float(value), self.dtype, self._device) if isinstance(value, numbers.Real) else value
 
     def _earlier_updates(self):
         """The update ops of a layer that shares these variables and came before: two writes must not race."""

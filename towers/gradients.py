@@ -17,7 +17,10 @@ import collections
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from towers import summation, versions
+from towers import constants, summation, versions
+
+# Gradients of at most this many elements cross devices packed, one vector a tower.
+_SMALL = 2**14
 
 _READS = ("ReadVariableOp", "ResourceGather")
 
@@ -84,10 +87,37 @@ def averages(per_variable, build):
     Returns:
       A list of gradients.
     """
-    totals = [add(gradients.parts()) for gradients in per_variable]
+    totals = _totals(per_variable, build)
     if build.workers.num_workers > 1:
         totals = _over_workers(totals, [gradients.variable for gradients in per_variable], build.workers)
-    return [_divide(total, build.num_towers) for total in totals]
+    return [_divide(total, float(build.num_towers), build.aggregation_device or "") for total in totals]
+
+
+def _totals(per_variable, build):
+    """The sum over towers of each variable's gradients; small ones of one dtype as one vector a tower."""
+    small = collections.defaultdict(list)
+    for i, gradients in enumerate(per_variable):
+        parts = gradients.towers
+        if len(parts) > 1 and all(isinstance(part, tf.Tensor) and part.dtype == parts[0].dtype for part in parts) \
+                and gradients.variable.shape.num_elements() <= _SMALL:
+            small[parts[0].dtype].append(i)
+    totals = {}
+    for chosen in small.values():
+        if len(chosen) > 1:
+            totals.update(zip(chosen, _packed_totals([per_variable[i] for i in chosen], build)))
+    return [totals[i] if i in totals else add(gradients.parts()) for i, gradients in enumerate(per_variable)]
+
+
+def _packed_totals(per_variable, build):
+    shapes = [gradients.variable.shape for gradients in per_variable]
+    vectors = []
+    for index, device in enumerate(build.devices):
+        with tf.device(device):
+            parts = [gradients.towers[index] for gradients in per_variable]
+            vectors.append(tf.concat([part if shape.ndims == 1 else tf.reshape(part, [-1])
+                                      for part, shape in zip(parts, shapes)], 0))
+    totals = tf.split(summation.in_order(vectors), [shape.num_elements() for shape in shapes])
+    return [total if shape.ndims == 1 else tf.reshape(total, shape) for total, shape in zip(totals, shapes)]
 
 
 def _over_workers(totals, variables, workers):
@@ -98,11 +128,11 @@ def _over_workers(totals, variables, workers):
         workers.concat(total.values), workers.concat(total.indices), total.dense_shape) for i, total in enumerate(totals)]
 
 
-def _divide(total, num_towers):
+def _divide(total, num_towers, device):
+    divisor = constants.shared(num_towers, total.dtype, device)
     if isinstance(total, tf.IndexedSlices):
-        return tf.IndexedSlices(total.values / tf.cast(num_towers, total.values.dtype), tf.identity(total.indices),
-                                total.dense_shape)
-    return total / tf.cast(num_towers, total.dtype)
+        return tf.IndexedSlices(total.values / divisor, tf.identity(total.indices), total.dense_shape)
+    return total / divisor
 
 
 def add(parts):

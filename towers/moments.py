@@ -1,8 +1,8 @@
 """Mean and deviation per channel, on one tower or over all of them, right where |mean| is far above the deviation.
 
 E[x^2] - E[x]^2 cancels there, so each tower i shifts its activations by a pivot p_i near their mean, t = x - p_i, and
-sums n_i, s_i = sum t, q_i = sum t^2. Everything after that happens in shifted coordinates. With N = sum n_i, the common
-pivot p = sum n_i p_i / N and d_i = p_i - p, two ways to combine give the same numbers:
+sums n_i, s_i = sum t, q_i = sum t^2 (it sends h_i = q_i / 2). Everything after that happens in shifted coordinates. With
+N = sum n_i, the common pivot p = sum n_i p_i / N and d_i = p_i - p, two ways to combine give the same numbers:
 
     'sum'      S = sum (s_i + n_i d_i)     Q = sum (q_i + 2 d_i s_i + n_i d_i^2)
                m = mean - p = S / N        variance = Q / N - m^2
@@ -20,18 +20,19 @@ M2 + n mean^2, in float64, give count, mean and variance of all.
 Backward. A tower's pivot carries no gradient, for neither mean nor variance depends on it. From mean = sum x / N and
 variance = sum (x - mean)^2 / N, and with C and R the gradients of c_i and r summed over all towers,
 
-    dvariance = -1/2 r^3 R,      ds_i = (C - 2 dvariance c_i) / N,      dq_i = dvariance / N,
+    dvariance = -1/2 r^3 R,      ds_i = (C - 2 dvariance c_i) / N,      dh_i = 2 dvariance / N,
 
 whichever way the statistics were combined.
 """
 
 import collections
+import numbers
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 from tensorflow.python.framework import tensor_util
 
-from towers import channel_ops, collectives, merging, summation, versions
+from towers import channel_ops, collectives, constants, merging, summation, versions
 
 STATISTICS = ("sum", "concat")
 
@@ -53,7 +54,8 @@ class Moments(collections.namedtuple("Moments", "mean variance count center inve
 
 def shift(x, axis):
     """Shifts `x` by a pivot near its mean: returns `x - pivot` and the pivot `[C]`, both in the dtype of `x`."""
-    pivot = tf.stop_gradient(_pivot(x, axis))
+    with tf.get_default_graph().gradient_override_map({"Mean": "TowersPivot"}):
+        pivot = _pivot(x, axis)
     with tf.get_default_graph().gradient_override_map({"Sub": "TowersShift"}):
         return tf.subtract(x, channel_ops.broadcast(pivot, x, axis)), pivot
 
@@ -72,60 +74,95 @@ def all_moments(shifted, pivot, axis, epsilon, statistics):
 
 
 def _pivot(x, axis):
+    """The mean of some positions, per channel; without a gradient."""
     shape = x.shape.as_list()
     if axis != len(shape) - 1:
         x = tf.transpose(x, [i for i in range(len(shape)) if i != axis] + [axis])
-    rows = tf.reshape(x, [-1, shape[axis]])
-    known = int(np.prod(shape[:axis] + shape[axis + 1:])) if None not in shape else None
-    if known:
-        return tf.reduce_mean(rows[::max(1, known // _PIVOT_POSITIONS)], 0)
+        shape = x.shape.as_list()
+    if None not in shape and 0 not in shape:
+        return tf.reduce_mean(_sample(x, shape), constants.shared(tuple(range(len(shape) - 1)), tf.int32, x.device))
+    rows = tf.reshape(x, [-1, shape[-1]])
     sample = rows[::tf.maximum(1, tf.shape(rows)[0] // _PIVOT_POSITIONS)]
-    sample.set_shape([None, shape[axis]])  # a stride that is a tensor loses even the rank
-    return tf.reduce_sum(sample, 0) / tf.cast(tf.maximum(1, tf.shape(sample)[0]), x.dtype)  # 0 for an empty batch
+    sample.set_shape([None, shape[-1]])  # a stride that is a tensor loses even the rank
+    total = tf.reduce_sum(sample, 0) / tf.cast(tf.maximum(1, tf.shape(sample)[0]), x.dtype)  # 0 for an empty batch
+    return tf.stop_gradient(total)
+
+
+def _sample(x, shape):
+    """Every few positions along each axis but the last: about `_PIVOT_POSITIONS` of them; `x` itself where it has fewer."""
+    rank, surplus, strides = len(shape), float(np.prod(shape[:-1])) / _PIVOT_POSITIONS, []
+    for left, size in zip(range(rank - 1, 0, -1), reversed(shape[:-1])):
+        strides.insert(0, int(min(size, max(1, surplus ** (1. / left)))))
+        surplus /= strides[0]
+    if max(strides) == 1:
+        return x
+    begin_and_end = constants.shared((0,) * rank, tf.int32, x.device)  # neither counts, by the masks
+    everything = 2 ** rank - 1
+    return tf.strided_slice(x, begin_and_end, begin_and_end, constants.shared(tuple(strides) + (1,), tf.int32, x.device),
+                            begin_mask=everything, end_mask=everything)
 
 
 def _count(x, axis):
     shape = x.shape.as_list()
     sizes = shape[:axis] + shape[axis + 1:]
     if None not in sizes:
-        return tf.constant(np.prod(sizes), x.dtype)
+        return constants.shared(float(np.prod(sizes)), x.dtype, x.device)
     sizes = tf.shape(x, out_type=tf.int64)
     return tf.cast(tf.reduce_prod(sizes[:axis]) * tf.reduce_prod(sizes[axis + 1:]), x.dtype)
 
 
 def _packed(shifted, pivot, axis):
-    """`[3, C]`: pivot, sum and sum of squares, which cross devices as one tensor."""
+    """`[3, C]`: pivot, sum and half the sum of squares, which cross devices as one tensor."""
     return tf.stack([pivot] + list(channel_ops.channel_sums(shifted, axis)))
 
 
 def _combine(statistics, epsilon, workers, counts, packed):
     """One `Moments` a tower, from all towers' counts and packed sums; `[towers, C]` arithmetic."""
     num_towers = len(counts)
-    known = [tensor_util.constant_value(count) for count in counts]
-    if any(value is None for value in known):
-        n, count = tf.stack(counts)[:, tf.newaxis], summation.in_order(counts)
-    else:
-        n, count = np.stack(known)[:, np.newaxis], np.sum(known)
-    count_or_1 = tf.maximum(count, 1) if tf.is_tensor(count) else max(count, 1)
-    pivots, s, q = tf.unstack(tf.stack(packed), axis=1)
-    pivot = tf.reduce_sum(n * pivots, 0) / count_or_1
+    pivots, s, h = tf.unstack(tf.stack(packed), axis=1)
+
+    def constant(value, dtype=pivots.dtype):
+        return constants.shared(value, dtype, pivots.device)
+
+    def total(x):
+        return tf.reduce_sum(x, constant(0, tf.int32))
+
+    n, n_or_1, count, count_or_1 = _counts(counts, constant)
+    pivot = total(n * pivots) / count_or_1
     d = pivots - pivot
     if statistics == "sum" or num_towers == 1:
-        m = tf.reduce_sum(s + n * d, 0) / count_or_1
-        variance = tf.reduce_sum(q + d * (2 * s + n * d), 0) / count_or_1 - tf.square(m)
+        moved = s + n * d
+        m = total(moved) / count_or_1
+        variance = total(constant(2.) * h + d * (s + moved)) / count_or_1 - tf.square(m)
     else:
-        n_or_1 = tf.maximum(n, 1)
         a = d + s / n_or_1
-        m = tf.reduce_sum(n * a, 0) / count_or_1
-        variance = tf.reduce_sum(q - tf.square(s) / n_or_1 + n * tf.square(a - m), 0) / count_or_1
-    variance = tf.maximum(variance, 0)
+        m = total(n * a) / count_or_1
+        variance = total(constant(2.) * h - tf.square(s) / n_or_1 + n * tf.square(a - m)) / count_or_1
+    variance = tf.maximum(variance, constant(0.))
     mean = pivot + m
     if workers.num_workers > 1:
         mean, m, variance, count = _over_workers(workers, pivot, m, variance, count)
         count_or_1 = tf.maximum(count, 1)
+    epsilon = constant(float(epsilon)) if isinstance(epsilon, numbers.Real) else epsilon
     centers, inverse_deviation = _with_gradient(
         tf.unstack(m - d, num=num_towers), tf.rsqrt(variance + epsilon), packed, count_or_1, workers)
     return [Moments(mean, variance, count, center, inverse_deviation) for center in centers]
+
+
+def _counts(counts, constant):
+    """Counts by tower (one number where all are the same, else `[towers, 1]`), the same at least 1; their sum, at least 1.
+
+    The sum is a number where it is known.
+    """
+    known = [tensor_util.constant_value(count) for count in counts]
+    if any(value is None for value in known):
+        n, count = tf.stack(counts)[:, tf.newaxis], summation.in_order(counts)
+        return n, tf.maximum(n, 1), count, tf.maximum(count, 1)
+    known = [float(value) for value in known]
+    same = len(set(known)) == 1
+    n, n_or_1 = (constant(values[0] if same else tuple((value,) for value in values))
+                 for values in (known, [max(value, 1.) for value in known]))
+    return n, n_or_1, sum(known), constant(max(sum(known), 1.))
 
 
 def _over_workers(workers, pivot, m, variance, count):
@@ -144,12 +181,16 @@ def _over_workers(workers, pivot, m, variance, count):
 
 def _with_gradient(centers, inverse_deviation, packed, count, workers):
     """`centers` and `inverse_deviation` again, with the closed-form gradient to `packed` in place of autodiff's."""
-    inputs = centers + [inverse_deviation] + packed + [tf.convert_to_tensor(count, inverse_deviation.dtype)]
+    inputs = centers + [inverse_deviation] + packed + [count]
     with tf.get_default_graph().gradient_override_map({"IdentityN": "TowersMoments"}):
         outputs = tf.identity_n(inputs)
     if workers.num_workers > 1:
         collectives.remember(outputs[0].op, workers)
     return outputs[:len(centers)], outputs[len(centers)]
+
+
+def _pivot_gradient(op, dy):
+    return [None, None]
 
 
 def _shift_gradient(op, dy):
@@ -163,12 +204,14 @@ def _moments_gradient(op, *gradients):
     workers = collectives.remembered(op)
     if workers.num_workers > 1:
         dcenter, dr = tf.unstack(workers.sum(tf.stack([dcenter, dr])))
-    dq = -.5 * r * r * r * dr / count
+    dh = -(r * r * r * dr) / count
     ds = dcenter / count
-    dpacked = [tf.stack([tf.zeros_like(ds), ds - 2 * dq * center, dq]) for center in centers]
+    zeros = constants.shared(0., ds.dtype, r.device, ds.shape.as_list())
+    dpacked = [tf.stack([zeros, ds - dh * center, dh]) for center in centers]
     return [None] * (num_towers + 1) + dpacked + [None]
 
 
 if not versions.gradient_registered("TowersMoments"):  # a reloaded module must not register twice
     tf.RegisterGradient("TowersMoments")(_moments_gradient)
+    tf.RegisterGradient("TowersPivot")(_pivot_gradient)
     tf.RegisterGradient("TowersShift")(_shift_gradient)

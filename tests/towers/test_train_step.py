@@ -149,3 +149,20 @@ def test_a_finalised_graph_runs_and_the_step_adds_no_op():
         sess.run(init)
         for _ in range(3):
             sess.run([step.train_op, step.loss, step.tower_losses, step.grads_and_vars[0][0]])
+
+
+def test_every_further_tower_adds_the_same_few_ops():
+    def ops(num_towers, num_layers):
+        def model(x):
+            for _ in range(num_layers):
+                x = tf.nn.relu(towers.sync_bn(x, training=True))
+            return tf.reduce_mean(x)
+
+        with tf.Graph().as_default() as graph:
+            towers.build_train_step(model, [tf.zeros([2, 32, 32, 8])] * num_towers, tf.train.GradientDescentOptimizer(.1),
+                                    oracles.CPUS[:num_towers])
+            # Zeros for outputs that nothing uses are TensorFlow's own; they never run.
+            return len([op for op in graph.get_operations() if op.type != "ZerosLike"])
+
+    assert ops(4, 3) - ops(3, 3) == ops(3, 3) - ops(2, 3)
+    assert (ops(4, 3) - ops(3, 3)) - (ops(4, 2) - ops(3, 2)) <= 30  # a layer and its ReLU, forward and backward
