@@ -98,12 +98,15 @@ def table(costs, total, training):
 
 def summary(total, name, size, training):
     """The sums in words."""
-    text = "{} at {}x{}: {:,} trainable parameters and {:,} others; forward {:.2f} GMACs = {:.2f} GFLOPs an image".format(
-        name, size[0], size[1], total.parameters, total.state, total.macs / 1e9, 2 * total.macs / 1e9)
-    if training:
-        both = total.macs + total.backward
-        text += "; forward and backward {:.2f} GMACs = {:.2f} GFLOPs".format(both / 1e9, 2 * both / 1e9)
-    return text + " (1 MAC = 2 FLOPs)"
+    text = "{} at {}x{}: {:,} trainable parameters and {:,} others; an image is {}, forward".format(
+        name, size[0], size[1], total.parameters, total.state, work(total.macs))
+    return text + (", and {}, forward and backward".format(work(total.macs + total.backward)) if training else "")
+
+
+def work(macs):
+    """MACs and FLOPs in words."""
+    unit, letter = (1e9, "G") if macs >= 1e9 else (1e6, "M")
+    return "{:,.2f} {}MACs = {:,.2f} {}FLOPs".format(macs / unit, letter, 2 * macs / unit, letter)
 
 
 def write(costs, total, size, path):

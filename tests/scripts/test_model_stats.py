@@ -94,9 +94,9 @@ def test_the_script_prints_layers_and_totals_and_names_a_size_that_does_not_fit(
     assert layers["resnet/stem/conv1"]["macs"] == 33 * 49 * 27 * 4 and layers["pspnet/aux/logits"]["parameters"] == 8 * 19 + 19
     assert content["total"]["macs"] == sum(layer["macs"] for layer in layers.values())
     assert "65x97: {:,} trainable parameters".format(content["total"]["parameters"]) in text
-    assert "{:.2f} GFLOPs an image".format(2 * content["total"]["macs"] / 1e9) in text
+    assert "{:.2f} MFLOPs, forward".format(2 * content["total"]["macs"] / 1e6) in text
     # He et al. (2016): ResNet-20 for CIFAR. 16 channels at 32x32 cost 2.36 MMACs a layer, and so do 32 at 16x16 and 64 at 8x8.
     macs = 1024 * 27 * 16 + 3 * 6 * 1024 * 9 * 16 * 16 - 2 * (1024 * 9 * 16 * 16 // 2) + 640
     assert "32x32: 269,722 trainable parameters" in succeeded(results["classifier"])
-    assert "{:.2f} GMACs".format(macs / 1e9) in results["classifier"][1]
+    assert "{:.2f} MMACs".format(macs / 1e6) in results["classifier"][1]
     assert "64x97" in failed(results["wrong"]) and "65" in failed(results["wrong"])
