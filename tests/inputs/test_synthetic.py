@@ -183,3 +183,18 @@ def test_at_least_twenty_four_scenes_a_second_of_processor_time():
         synthetic.draw_scene(0, "train", k, 144, 256)
     # Half of the promise, for machines half as fast as the one it was measured on.
     assert 12 / (time.process_time() - start) > 12
+
+
+def test_planned_scenes_are_those_that_are_drawn_and_planning_writes_nothing(tmp_path):
+    root, values = tmp_path / "scenes", dict(num_train=2, num_val=1, height=32, width=48)
+    planned = {split: synthetic.planned_examples(root, split, **values) for split in ("train", "val")}
+    assert not synthetic.is_drawn(root, **values) and not root.exists()
+    synthetic.ensure(root, **values)
+    for split, examples in planned.items():
+        assert examples == cityscapes.list_examples(root, split)
+    assert synthetic.is_drawn(root, **values) and not synthetic.is_drawn(root, **dict(values, seed=1))
+    with pytest.raises(cityscapes.DataError, match="no split test"):
+        synthetic.planned_examples(root, "test", **values)
+    (root / "mine.txt").write_text("")
+    with pytest.raises(cityscapes.DataError, match="mine.txt"):
+        synthetic.is_drawn(root, **dict(values, seed=1))
