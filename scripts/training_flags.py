@@ -26,7 +26,7 @@ def define(data_dir):
         "Stop at this step; the schedule stays that of config.max_steps if that is greater.",
         lower_bound=1,
     )
-    flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would, but take no step.")
+    flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would be; take no step, write nothing.")
     flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
 
 
