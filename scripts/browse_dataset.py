@@ -6,7 +6,6 @@
 The samples are those of the run itself, from the batch of step --start_step on: the same order, the same crops.
 """
 
-import collections
 import os
 import sys
 
@@ -20,8 +19,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from inputs import augmentation, pipeline
-from scripts import configuration, datasets, pictures
+from scripts import configuration, datasets, pictures, samples
 from scripts.commandline import UsageError
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
@@ -35,9 +33,6 @@ flags.DEFINE_integer("start_step", 0, "The step of the run whose batch comes fir
 flags.DEFINE_integer("columns", 3, "Samples in a row.", lower_bound=1)
 flags.DEFINE_integer("width", 560, "Pixels across a sample: its image and, beside it, its label.", lower_bound=40)
 
-GAP = 4  # pixels between image and label
-Sample = collections.namedtuple("Sample", "index epoch image label drawn")
-
 
 def main():
     config = configuration.load(CONFIG)
@@ -47,51 +42,16 @@ def main():
         raise UsageError("--output={}: its folder does not exist".format(output))
     examples = datasets.open_split(config, FLAGS.data_dir, split)
     data_set, cells, seen = datasets.of(config), [], set()
-    for number, sample in enumerate(samples(config, examples, FLAGS.start_step, FLAGS.num_images)):
-        name, words = examples[sample.index].name, describe(sample.drawn)
+    for number, sample in enumerate(samples.seen_from(config, examples, FLAGS.start_step, FLAGS.num_images)):
+        name, words = examples[sample.index].name, samples.describe(sample.drawn)
         print("{:>4}  epoch {:<3} {}  {}".format(number, sample.epoch, name, words))
-        cells.append((["{}, epoch {}".format(name, sample.epoch), words], panel(sample, data_set.colors)))
+        cells.append((["{}, epoch {}".format(name, sample.epoch), words], samples.panel(sample, data_set.colors)))
         seen |= set(np.unique(sample.label))
     title = "{}, split {}, from step {}: crops of {}x{}".format(
         configuration.name(CONFIG), split, FLAGS.start_step, *config.input.crop_size)
     key = (data_set.colors, data_set.class_names, [c for c in sorted(map(int, seen)) if c < data_set.num_classes])
     pictures.save(pictures.sheet(cells, FLAGS.columns, FLAGS.width, title, key), output)
     print("written: {}".format(output))
-
-
-def samples(config, examples, start_step, number):
-    """Yields what the run trains on from a step on: `number` of `Sample`.
-
-    Its image is [h, w, 3] uint8, its label [h, w] train ids, `drawn` what `augmentation.draw_parameters` gave.
-    """
-    with tf.Graph().as_default(), tf.device("/cpu:0"):
-        dataset = pipeline.train_dataset(
-            examples, 1, config.seed, start_step * config.batch_size, ignore_label=config.ignore_label,
-            **config.input.to_dict())
-        batch = tf.data.make_one_shot_iterator(dataset).get_next()
-        index, epoch = batch["index"][0], batch["epoch"][0]
-        params = augmentation.Params(*[config.input[name] for name in augmentation.Params._fields])
-        drawn = augmentation.draw_parameters(pipeline.augmentation_key(config.seed, epoch, index), params)
-        image = batch["image"][0] * tf.constant(config.input.std) + tf.constant(config.input.mean)
-        image = tf.cast(tf.round(tf.clip_by_value(image, 0, 255)), tf.uint8)
-        fetches = Sample(index, epoch, image, batch["label"][0], drawn)
-        with tf.Session() as session:
-            for _ in range(number):
-                yield session.run(fetches)
-
-
-def describe(drawn):
-    """What was drawn, in words: 'scale 0.83, rotated +3.2°, blurred, mirrored, crop at y 0.31 x 0.74'."""
-    words = ["scale {:.2f}".format(drawn["scale"])]
-    words += ["rotated {:+.1f}°".format(drawn["degrees"])] if drawn["rotate"] else []
-    words += [word for name, word in (("blur", "blurred"), ("flip", "mirrored")) if drawn[name]]
-    return ", ".join(words + ["crop at y {:.2f} x {:.2f}".format(drawn["crop_y"], drawn["crop_x"])])
-
-
-def panel(sample, colors):
-    """The image, and beside it the label's colours over the image."""
-    gap = np.full([sample.image.shape[0], GAP, 3], 255, np.uint8)
-    return np.concatenate([sample.image, gap, pictures.overlay(sample.image, sample.label, colors)], axis=1)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,8 @@ def draw(runs, path, smooth=5, log_scale=False):
     for (name, entries), color in zip(runs.items(), _colors(len(runs))):
         steps, losses = np.transpose(history.points(entries, "loss"))
         left.plot(steps, losses, color=color, alpha=0.25, linewidth=1)
-        left.plot(_means(steps, smooth), _means(losses, smooth), color=color, linewidth=2, label=name)
+        steps, losses = (history.running_means(values, smooth) for values in (steps, losses))
+        left.plot(steps, losses, color=color, linewidth=2, label=name)
         score = history.score_of(entries)
         measured = history.points(entries, score)
         if measured:
@@ -105,12 +106,6 @@ def draw(runs, path, smooth=5, log_scale=False):
     figure.savefig(path + ".partial", format="png")
     pyplot.close(figure)
     os.replace(path + ".partial", path)
-
-
-def _means(values, count):
-    """Running means over `count` values; of all where there are fewer."""
-    count = min(count, len(values))
-    return np.convolve(values, np.full(count, 1 / count), mode="valid")
 
 
 def _colors(count):

@@ -9,6 +9,7 @@ import json
 import os
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -52,6 +53,12 @@ def read(model_dir):
 def points(entries, name):
     """The (step, value) pairs that were logged under a name."""
     return [(entry["step"], entry[name]) for entry in entries if entry.get(name) is not None]
+
+
+def running_means(values, count):
+    """Means over `count` neighbouring values, `count - 1` fewer than there are; of all where there are no more."""
+    count = min(count, len(values))
+    return np.convolve(values, np.full(count, 1 / count), mode="valid")
 
 
 def score_of(entries):

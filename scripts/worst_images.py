@@ -7,10 +7,6 @@ Writes worst_SPLIT.csv (every image, worst first: its scores and the IoU of each
 truth and prediction of the first --num_images). An image's mIoU is over the classes that are in its truth or prediction.
 """
 
-import collections
-import csv
-import heapq
-import math
 import os
 import sys
 
@@ -25,11 +21,8 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags
 
-from models import metrics
-from scripts import datasets, evaluation, inference_flags, pictures
+from scripts import datasets, evaluation, image_ranking, inference_flags, pictures
 from scripts.commandline import UsageError
-
-SCORES = {"miou": "mIoU", "mean_accuracy": "mean accuracy", "pixel_accuracy": "pixel accuracy"}
 
 FLAGS = flags.FLAGS
 inference_flags.define()
@@ -37,14 +30,13 @@ flags.adopt_module_key_flags(inference_flags)
 flags.DEFINE_string("data_dir", None, "Folder of the data set; unset: the drawn scenes.")
 flags.DEFINE_string("split", None, "Split to score; unset: the configuration's eval_split.")
 flags.DEFINE_integer("max_images", None, "Score the first so many images only.", lower_bound=1)
-flags.DEFINE_enum("by", "miou", list(SCORES), "The score that says which is worst.")
+flags.DEFINE_enum("by", "miou", list(image_ranking.SCORES), "The score that says which is worst.")
 flags.DEFINE_integer("num_images", 12, "Images on the sheet.", lower_bound=1)
 flags.DEFINE_integer("columns", 2, "Images in a row of the sheet.", lower_bound=1)
 flags.DEFINE_integer("width", 900, "Pixels across one: image, truth and prediction.", lower_bound=60)
 flags.DEFINE_string("output_dir", None, "Folder to write to; unset: the model_dir.")
 
 GAP = 4  # pixels between image, truth and prediction
-Row = collections.namedtuple("Row", "name score scores pixels")
 
 
 def main():
@@ -57,46 +49,17 @@ def main():
     evaluator = evaluation.Evaluator(config, devices, examples)
     evaluator.network.load_checkpoint(checkpoint)
     with tqdm.tqdm(evaluator.each(), total=len(examples), unit="image", disable=not sys.stderr.isatty()) as scored:
-        rows, worst = rank(scored, FLAGS.by, FLAGS.num_images)
+        rows, worst = image_ranking.rank(scored, FLAGS.by, FLAGS.num_images)
 
     data_set = datasets.of(config)
     csv_path, sheet_path = (os.path.join(folder, "worst_{}.{}".format(split, kind)) for kind in ("csv", "png"))
-    write_csv(rows, data_set.class_names, csv_path)
+    image_ranking.write_csv(rows, data_set.class_names, csv_path)
     title = "{}, {}: the worst of {} images by {}".format(
-        os.path.basename(os.path.abspath(FLAGS.model_dir)), split, len(rows), SCORES[FLAGS.by])
+        os.path.basename(os.path.abspath(FLAGS.model_dir)), split, len(rows), image_ranking.SCORES[FLAGS.by])
     pictures.save(sheet(worst, data_set, title), sheet_path)
     for row in rows[: len(worst)]:
         print("{:.4f}  {}".format(row.score, row.name))
     print("written: {} and {}".format(csv_path, sheet_path))
-
-
-def rank(scored, by, number):
-    """(all `Row`s, worst first; the `Scored` of the first `number`, beside their rows).
-
-    Images are looked at one after the other, and no more than `number` are kept. Those without a counted pixel have no
-    score (NaN) and come last.
-    """
-    rows, kept = [], []
-    for order, one in enumerate(scored):
-        scores = metrics.scores(one.confusion)
-        row = Row(one.example.name, scores[by], scores, int(one.confusion.sum()))
-        rows.append(row)
-        badness = -row.score if math.isfinite(row.score) else -math.inf
-        small = one._replace(truth=one.truth.astype(np.uint8), prediction=one.prediction.astype(np.uint8))
-        (heapq.heappush if len(kept) < number else heapq.heappushpop)(kept, (badness, -order, row, small))
-    rows.sort(key=lambda row: row.score if math.isfinite(row.score) else math.inf)
-    return rows, [(row, one) for _, _, row, one in sorted(kept, key=lambda entry: (-entry[0], -entry[1]))]
-
-
-def write_csv(rows, class_names, path):
-    """Writes a line an image, whole or not at all; empty where there is no score."""
-    with open(path + ".partial", "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["rank", "name", *SCORES, "counted_pixels", *("IoU " + name for name in class_names)])
-        for rank_, row in enumerate(rows, start=1):
-            values = [row.scores[name] for name in SCORES] + [row.pixels] + row.scores["per_class_iou"]
-            table.writerow([rank_, row.name] + ["" if v is None or v != v else _text(v) for v in values])
-    os.replace(path + ".partial", path)
 
 
 def sheet(worst, data_set, title):
@@ -119,10 +82,6 @@ def panel(one, colors):
     gap = np.full([one.image.shape[0], GAP, 3], 255, np.uint8)
     truth, prediction = (pictures.overlay(one.image, labels, colors) for labels in (one.truth, one.prediction))
     return np.concatenate([one.image, gap, truth, gap, prediction], axis=1)
-
-
-def _text(value):
-    return "{:.6f}".format(value) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":
