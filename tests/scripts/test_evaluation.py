@@ -1,5 +1,7 @@
 """Scoring of a split: by image and in all, on any number of towers, in bounded memory."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from PIL import Image  # noqa: E402
 
 import towers  # noqa: E402
 from scripts import checkpoints, configuration, datasets, evaluation  # noqa: E402
+from tests.scripts.command import draw_street  # noqa: E402
 
 
 def evaluator(model_dir, root, num_towers, split="val", **changes):
@@ -51,3 +54,24 @@ def test_any_number_of_towers_finds_the_same(one_tower, trained, streets, num_to
     for scored, alone in zip(subject.each(), one_tower[1]):
         np.testing.assert_array_equal(scored.prediction, alone.prediction)
         np.testing.assert_array_equal(scored.confusion, alone.confusion)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="resident memory is read from /proc")
+def test_memory_does_not_grow_with_the_number_of_images(trained, tmp_path):
+    # A prediction of 240x320 pixels with 19 probabilities is 6 MB: 40 that were kept would be 230.
+    for number in range(2):
+        draw_street(tmp_path, "val", number, size=(240, 320))
+    subject = evaluator(trained[0], str(tmp_path), 2, scales=(0.5, 1.0), crop_size=(241, 321))
+    first = subject._examples
+    subject = evaluation.Evaluator(subject._config, towers.tower_devices(2, "cpu"), [
+        example._replace(name="copy_{}".format(number)) for number in range(24) for example in first])
+    subject.network.load_checkpoint(checkpoints.find(trained[0])[0])
+    megabytes = []
+    assert subject.run(on_image=lambda scored: megabytes.append(resident())).num_images == 48
+    assert max(megabytes[8:]) < max(megabytes[:8]) + 40, megabytes
+
+
+def resident():
+    """The memory of this process, in MB."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
