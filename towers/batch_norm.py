@@ -187,6 +187,8 @@ class _State(object):
                 due &= count > 0
             if training is not True:
                 due &= training
+            if current_tower().step_is_valid is not None:
+                due &= current_tower().step_is_valid
             if momentum is None:
                 rate = 1 / (tf.cast(self._num_updates, self.dtype) + 1)
             else:

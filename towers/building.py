@@ -15,7 +15,7 @@ import threading
 
 import tensorflow.compat.v1 as tf
 
-from towers import collectives, context, update_ops, variables, versions
+from towers import collectives, context, precision, update_ops, variables, versions
 from towers.cluster import Cluster
 from towers.tower import Tower, TowerError, current_tower, set_current_tower
 
@@ -61,7 +61,7 @@ class Build(object):
     """
 
     def __init__(self, model_fn, tower_inputs, devices, aggregation_device="/cpu:0", training=False, cluster=None,
-                 global_step=None):
+                 global_step=None, half=None, step_is_valid=None):
         self.graph = tf.get_default_graph()
         self.devices = list(devices)
         self.aggregation_device = aggregation_device
@@ -70,6 +70,10 @@ class Build(object):
         _check_place(self.graph)
         self.workers = collectives.of(cluster, aggregation_device)
         self.num_towers = self.workers.num_workers * len(self.devices)
+        self.half = half  # the type of towers' activations where it is not that of the variables
+        self.step_is_valid = step_is_valid
+        if half is not None:
+            tower_inputs = precision.cast_inputs(tower_inputs, half)
         self._batches = [_first_batch(inputs) for inputs in tower_inputs]
         self.global_step = global_step
         if global_step is None and training:
@@ -289,7 +293,7 @@ class _TowerThread(object):
             creator = variables.variable_creator(
                 self.tower, (self._scope, kept_scope), self._variable_placement, self._build.first_op)
             with self._caller.entered(self._scope, True if self.tower.local_index else None,
-                                      variables.custom_getter(self.tower), creator, self._place()):
+                                      variables.custom_getter(self.tower, self._build.half), creator, self._place()):
                 self.result = self._call()
         except TowerAborted:
             pass

@@ -39,13 +39,14 @@ class VariableGradients(collections.namedtuple("VariableGradients", "variable to
         return [g for g in list(self.towers) + [self.whole] if g is not None]
 
 
-def compute(losses, variables, build):
+def compute(losses, variables, build, scale=None):
     """Gradients of the sum of `losses` by variable and tower.
 
     Args:
       losses: one scalar a tower.
       variables: the variables.
       build: the `building.Build` that made the towers.
+      scale: a scalar float32 tensor by which all gradients come out multiplied, or None.
 
     Returns:
       A list of `VariableGradients`, one for each of `variables`.
@@ -56,8 +57,10 @@ def compute(losses, variables, build):
     xs = []
     for variable, by_tower in zip(variables, reads):
         xs.extend([variable] if by_tower is None else [read.outputs[0] for read, _ in by_tower])
+    scales = None if scale is None else [tf.cast(scale, loss.dtype) for loss in losses]
     gradients = iter(tf.gradients(
-        losses, xs, colocate_gradients_with_ops=True, aggregation_method=summation.GRADIENT_AGGREGATION) if xs else [])
+        losses, xs, scales, colocate_gradients_with_ops=True,
+        aggregation_method=summation.GRADIENT_AGGREGATION) if xs else [])
     result = []
     for variable, by_tower in zip(variables, reads):
         if by_tower is None:
@@ -73,6 +76,19 @@ def compute(losses, variables, build):
                 variable, [_add(parts, build.devices[i]) for i, parts in enumerate(towers)], None))
     _warn_of_missing(result)
     return result
+
+
+def unscaled(per_variable, scale):
+    """`per_variable` divided by the scale that `compute` multiplied by, each part where it is."""
+    def divide(part):
+        if part is None:
+            return None
+        if isinstance(part, tf.IndexedSlices):
+            return tf.IndexedSlices(divide(part.values), part.indices, part.dense_shape)
+        with tf.colocate_with(part.op):
+            return part / tf.cast(scale, part.dtype)
+
+    return [VariableGradients(g.variable, [divide(part) for part in g.towers], divide(g.whole)) for g in per_variable]
 
 
 def averages(per_variable, build):

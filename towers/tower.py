@@ -16,6 +16,7 @@ class Tower(object):
       device: the device string of this tower; '' outside a build.
       training: whether the build is for training (the default of `training=None` in the layers).
       is_main: whether this is tower 0 (of the chief, in a cluster): the one for what a run does once.
+      step_is_valid: a scalar bool tensor where steps can be skipped (float16), else None: write no state where it is false.
       keeps_state: whether this is the first tower of its worker, which writes the shared variables of that worker: where
         a layer makes the update ops of a state of its own. Without a cluster the same as `is_main`.
     """
@@ -28,6 +29,7 @@ class Tower(object):
         self.training = training
         self.is_main = index == 0
         self.keeps_state = self.local_index == 0
+        self.step_is_valid = getattr(build, "step_is_valid", None)
         self._build = build
         self._layers = {}
 

@@ -9,9 +9,13 @@ loop, and variables that a gradient reads late, would otherwise be read after th
 from run to run in the third digit).
 """
 
+import numbers
+
 import tensorflow.compat.v1 as tf
 
-from towers import gradients, summation
+from towers import gradients, summation, versions
+from towers import precision as precisions
+from towers.accumulation import Accumulator
 from towers.building import Build
 
 
@@ -19,7 +23,8 @@ class TrainStep(object):
     """What `build_train_step` returns.
 
     Attributes:
-      train_op: runs one step; increments `global_step`.
+      train_op: runs one step; increments `global_step` (with `accumulate_steps`, every so many runs; not where a float16
+        step is skipped).
       loss: the mean of the tower losses, a scalar.
       tower_losses: each tower's loss, a list of scalars.
       outputs: what the model function returned, a list.
@@ -28,6 +33,7 @@ class TrainStep(object):
         respect to what this tower reads; None where a tower has none, or where the variable cannot be split by tower.
       update_ops: the update ops of all towers, one a variable, on which averaging waits.
       global_step: the step's variable.
+      loss_scale: the loss scale of a float16 step, a scalar tensor; else None.
     """
 
     def __init__(self, **attributes):
@@ -35,7 +41,7 @@ class TrainStep(object):
 
 
 def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_device="/cpu:0", global_step=None,
-                     var_list=None, gradient_transform=None, cluster=None):
+                     var_list=None, gradient_transform=None, cluster=None, accumulate_steps=1, precision=None):
     """Builds the towers with `training=True`, their gradients, the average and the update.
 
     Args:
@@ -50,6 +56,11 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
         per-variable multipliers.
       cluster: a `Cluster` over whose workers the step reaches: `loss` and `grads_and_vars` are then over the towers of all
         workers; `tower_losses`, `outputs` and `tower_gradients` are this worker's. Every worker runs the same things.
+      accumulate_steps: how many runs of `train_op` make one update (and one global step), each with a batch of its own: see
+        `accumulation`. `loss` is that of one run, `grads_and_vars` the mean over the runs since the last update. The
+        sums are local variables: initialise them too.
+      precision: `'bfloat16'` or `'float16'` for half-precision towers over float32 variables (see `precision`), `'float32'`
+        or None for the types as they are.
 
     Returns:
       A `TrainStep`.
@@ -61,28 +72,69 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
         raise ValueError("optimizer is %r; wanted a tf.compat.v1.train.Optimizer" % (optimizer,))
     if global_step is None and not tf.executing_eagerly():
         global_step = tf.train.get_or_create_global_step()
-    build = Build(model_fn, tower_inputs, devices, aggregation_device, True, cluster, global_step)
+    if isinstance(accumulate_steps, bool) or not isinstance(accumulate_steps, numbers.Integral) or accumulate_steps < 1:
+        raise ValueError("accumulate_steps is %r; wanted an integer of at least 1" % (accumulate_steps,))
+    half = precisions.compute_dtype(precision)
+    scale = None
+    with tf.device(aggregation_device or ""):
+        if half == tf.float16:
+            scale = precisions.LossScale()
+    build = Build(model_fn, tower_inputs, devices, aggregation_device, True, cluster, global_step, half,
+                  None if scale is None else scale.valid)
     losses = [_loss(result, i) for i, result in enumerate(build.results)]
     variables = tf.trainable_variables() if var_list is None else list(var_list)
-    per_variable = [g for g in gradients.compute(losses, variables, build) if g.parts()]
+    per_variable = gradients.compute(losses, variables, build, None if scale is None else scale.value)
+    per_variable = [g for g in per_variable if g.parts()]
     if not per_variable:
         raise ValueError("no variable has a gradient of the loss; wanted a loss that depends on at least one of: %s"
                          % (", ".join(v.op.name for v in variables) or "(there are no trainable variables)"))
     with tf.device(aggregation_device or ""):
+        if scale is not None:
+            scale.decide([part for g in per_variable for part in g.parts()], build)
+            per_variable = gradients.unscaled(per_variable, scale.value)
         with tf.name_scope("average"):
             loss = build.workers.sum(summation.in_order(losses)) / tf.cast(build.num_towers, losses[0].dtype)
             with tf.control_dependencies([_after(build.update_ops, "update_ops")]):
                 averaged = list(zip(gradients.averages(per_variable, build), [g.variable for g in per_variable]))
+        accumulator = None
+        if accumulate_steps > 1:
+            accumulator = Accumulator(averaged, accumulate_steps, None if scale is None else scale.valid)
+            averaged = accumulator.means
         applied = list(gradient_transform(averaged)) if gradient_transform is not None else averaged
         if not applied:
             raise ValueError("gradient_transform returned no (gradient, variable) pair; wanted at least one to apply")
-        waits_for = [part for gradient, _ in averaged + applied for part in _tensors(gradient)]
-        with tf.control_dependencies([_after(waits_for, "all_gradients")]):
-            train_op = optimizer.apply_gradients(applied, global_step=global_step)
+        train_op = _apply(optimizer, averaged, applied, global_step, accumulator, scale)
     return TrainStep(
         train_op=train_op, loss=loss, tower_losses=losses, outputs=build.results, grads_and_vars=averaged,
         tower_gradients=[[g.towers[i] for g in per_variable] for i in range(len(losses))],
-        update_ops=build.update_ops, global_step=global_step)
+        update_ops=build.update_ops, global_step=global_step, loss_scale=None if scale is None else scale.value)
+
+
+def _apply(optimizer, averaged, applied, global_step, accumulator, scale):
+    """The train op: applies the gradients when all are there, in runs that are due and valid."""
+    waits_for = [part for gradient, _ in averaged + applied for part in _tensors(gradient)]
+    all_gradients = _after(waits_for, "all_gradients")
+    if accumulator is None and scale is None:
+        with tf.control_dependencies([all_gradients]):
+            return optimizer.apply_gradients(applied, global_step=global_step)
+    with tf.control_dependencies([all_gradients]):
+        due = tf.identity(scale.valid if accumulator is None else accumulator.due)
+
+    scope = versions.name_scope(tf.get_default_graph())
+
+    def apply():
+        with tf.name_scope(scope + "/" if scope else None):  # an optimizer's own variables are named by it
+            update = optimizer.apply_gradients(applied)
+        with tf.control_dependencies([update]):
+            cleared = [] if accumulator is None else [accumulator.clear()]
+        with tf.control_dependencies([update] + cleared):
+            return tf.constant(1)
+
+    done = tf.cond(due, apply, lambda: tf.constant(0), name="apply_if_due")
+    # Outside of the cond: the step may be a ref variable (TensorFlow 1's default), which functions cannot take.
+    count = tf.assign_add(global_step, tf.cast(done, global_step.dtype.base_dtype)).op
+    with tf.control_dependencies([all_gradients]):  # which were computed with the scale of before
+        return tf.group(count, *([] if scale is None else [scale.update()]), name="train_op")
 
 
 def _loss(result, index):
@@ -98,7 +150,7 @@ def _loss(result, index):
     if loss is None or not loss.dtype.is_floating or loss.shape.ndims not in (None, 0):
         raise ValueError("the loss of tower %d is %s; wanted a scalar float tensor" % (
             index, "None" if loss is None else "a %s tensor of shape %s" % (loss.dtype.name, loss.shape)))
-    return loss
+    return tf.cast(loss, tf.float32) if loss.dtype in (tf.float16, tf.bfloat16) else loss
 
 
 def _after(entries, name):

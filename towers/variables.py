@@ -19,7 +19,7 @@ import zlib
 
 import tensorflow.compat.v1 as tf
 
-from towers import versions
+from towers import precision, versions
 from towers.tower import TowerError
 
 _MAX_SEED = 2**31 - 1  # as in tf.get_seed
@@ -30,10 +30,17 @@ def is_global(collections):
     return collections is None or tf.GraphKeys.GLOBAL_VARIABLES in collections
 
 
-def custom_getter(tower):
-    """The custom getter of a tower's variable scope: sends `tf.get_variable` to the shared or the tower's own variable."""
+def custom_getter(tower, half):
+    """The custom getter of a tower's variable scope: sends `tf.get_variable` to the shared or the tower's own variable.
+
+    Args:
+      tower: the `Tower`.
+      half: the half type whose variables are kept in float32, or None.
+    """
 
     def variable_getter(getter, name, *args, **kwargs):
+        if half is not None:
+            getter = precision.stored_in_float32(getter, half)
         collections = kwargs.get("collections")
         if not is_global(collections) and tf.GraphKeys.LOCAL_VARIABLES in collections:
             if tower.local_index > 0:

@@ -134,6 +134,13 @@ def add_control_inputs(op, control_inputs):
     op._add_control_inputs(control_inputs)
 
 
+def replace_inputs(op, old, new):
+    """Makes `op`, which has not run yet, take the tensor `new` wherever it takes `old`."""
+    for index, tensor in enumerate(op.inputs):
+        if tensor is old:
+            op._update_input(index, new)
+
+
 def op_id(op):
     """A number that grows with the order in which the ops of a graph were made."""
     return op._id
