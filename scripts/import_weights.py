@@ -72,10 +72,10 @@ def main():
 
 def check_network(config, entry):
     """UsageError unless the configured network is one that weights of this format are for."""
-    if config.model.backbone not in ("resnet50", "resnet101"):
+    if entry.name != "towers" and config.model.backbone not in ("resnet50", "resnet101"):
         raise UsageError("config.model.backbone is {!r}: there are weights for resnet50 and resnet101".format(
             config.model.backbone))
-    if config.model.stem != entry.stem:
+    if entry.stem not in (None, config.model.stem):
         raise UsageError("config.model.stem is {!r} and format {} has the stem {!r}: give --config.model.stem={}, here and "
                          "for train.py".format(config.model.stem, entry.name, entry.stem, entry.stem))
 

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from scripts import checkpoints
+from scripts import checkpoints, configuration
 from scripts.network import BACKBONE
 
 IMPORTED = "imported/"
@@ -78,7 +78,8 @@ def start_from(path, config):
     if not (problems or taken):
         problems = ["none of its variables is of this network"]
     if problems:
-        raise ValueError("config.init_checkpoint {} does not fit the network: {}".format(path, checkpoints.listed(problems)))
+        raise ValueError("config.init_checkpoint {} does not fit the network: {} (import_weights.py --format=towers leaves "
+                         "out what --allow names)".format(path, checkpoints.listed(problems)))
     _check_input(path, stored, config)
     tf.train.init_from_checkpoint(path, taken)
     return _told(path, taken, variables, unused)
@@ -97,9 +98,14 @@ def _of_the_network(name, names):
 
 
 def _check_input(path, stored, config):
+    """ValueError if the weights are for another input than this run's, as a note of the import or their run says."""
+    run = configuration.read(os.path.dirname(path))
     for setting, value in (("mean", config.input.mean), ("std", config.input.std)):
-        name = IMPORTED + "input_" + setting
-        made_for = tf.train.load_variable(path, name) if name in stored else value
+        note = IMPORTED + "input_" + setting
+        if note in stored:
+            made_for = tf.train.load_variable(path, note)
+        else:
+            made_for = value if run is None else run.input[setting]
         if not np.allclose(made_for, value, rtol=1e-5):
             made_for = "({})".format(",".join("{:g}".format(v) for v in made_for))
             raise ValueError("config.init_checkpoint {0} was made for config.input.{1}={2} and this run has {3}: import it "

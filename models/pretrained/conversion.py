@@ -82,6 +82,9 @@ def convert(arrays, format_name, shapes, input_mean, input_std, pyramid_bins=(1,
         floating point or not finite; or a variable of the network that the file should have and has not.
     """
     entry, report = FORMATS[format_name], Report()
+    if entry.mean is None:  # the notes that an import of before left in a checkpoint of ours
+        entry = entry._replace(mean=arrays.get("imported/input_mean", input_mean),
+                               std=arrays.get("imported/input_std", input_std))
     values, sources, done, faulty = {}, {}, {}, set()  # under our names: array, their name, what was done to it
 
     used = set()

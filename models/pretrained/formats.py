@@ -9,6 +9,7 @@ A format's network was trained on (rgb − mean) / std with its own numbers, rgb
     semseg_init   deep  OIHW RGB          ImageNet's            ImageNet's     semseg's initmodel/resnet50_v2, 101_v2
     semseg        deep  OIHW RGB          ImageNet's            ImageNet's     semseg's trained PSPNet, head and all
     tensorpack    7x7   HWIO BGR          ImageNet's            ImageNet's     tensorpack ImageNet-ResNet
+    towers        any   HWIO RGB          as it was imported for, else ours    a checkpoint of this project's own
 
 ImageNet's mean is (.485 .456 .406)·255, its std (.229 .224 .225)·255. slim_beta's is written x·2/255 − 1 there.
 
@@ -22,6 +23,8 @@ Where the networks themselves differ from ours, at the same weights:
 * tensorpack's networks converted from Caffe have the same names as its own, but the stride on the first 1x1, and were fed
   0 to 255 less a mean image: of these, import only its own.
 All have batch norm with epsilon 1e-5.
+
+`towers` is for starting from a run of one's own whose network differs in part: other classes, no auxiliary head.
 """
 
 import collections
@@ -33,7 +36,8 @@ IMAGENET_STD = (58.395, 57.12, 57.375)
 Format = collections.namedtuple("Format", "name stem layout channels mean std whole variable skipped")
 Format.__doc__ = """One code base's weights.
 
-name, stem ('7x7' or 'deep'), layout of kernels ('HWIO' or 'OIHW'), channels ('RGB' or 'BGR'), mean and std (of R, G, B);
+name, stem ('7x7', 'deep', or None for any), layout of kernels ('HWIO' or 'OIHW'), channels ('RGB' or 'BGR'), mean and
+std (of R, G, B; None for those of the network that takes the weights);
 whole: with the pyramid and heads, not the backbone alone;
 variable(name, bins): our variable that a name of theirs is, or None; bins are the pyramid's, in order;
 skipped(name): why a name of theirs has no place here by rule, or None.
@@ -54,6 +58,12 @@ _TENSORPACK_SKIPS = _TENSORFLOW_SKIPS + ((r"^linear/(W|b)$", "classifier"),)
 _TORCH_SKIPS = (
     (r"(^|\.)num_batches_tracked$", "batch counter"),
     (r"^(module\.)?fc\.(weight|bias)$", "classifier"),
+)
+
+_TOWERS_SKIPS = (
+    (r"^(resnet|pspnet)/.*/(kernel|bias|gamma|beta)/[^/]+$", "optimizer or averaging slot"),
+    (r"^imported/input_(mean|std)$", "input that it was imported for"),
+    (r"^(?!resnet/|pspnet/)", "training state"),
 )
 
 _TENSORPACK_NORM = {"gamma": "gamma", "beta": "beta", "mean/EMA": "moving_mean", "variance/EMA": "moving_variance"}
@@ -79,6 +89,10 @@ def _slim(stem):
         return scope + (_norm_of(conv) + "/" + statistic if statistic else conv + "/kernel")
 
     return variable
+
+
+def _towers(name, bins):
+    return name if re.match(r"^(resnet|pspnet)/.*/(kernel|bias|gamma|beta|moving_mean|moving_variance)$", name) else None
 
 
 def _tensorpack(name, bins):
@@ -166,4 +180,5 @@ FORMATS = {entry.name: entry for entry in (
     _format("semseg", "deep", "OIHW", "RGB", IMAGENET_MEAN, IMAGENET_STD, _torch(_semseg_stem, whole=True), _TORCH_SKIPS,
             whole=True),
     _format("tensorpack", "7x7", "HWIO", "BGR", IMAGENET_MEAN, IMAGENET_STD, _tensorpack, _TENSORPACK_SKIPS),
+    _format("towers", None, "HWIO", "RGB", None, None, _towers, _TOWERS_SKIPS, whole=True),
 )}

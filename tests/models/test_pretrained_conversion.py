@@ -159,3 +159,24 @@ def test_another_epsilon_is_told():
     theirs, _, shapes = small("torchvision")
     assert "epsilon" in convert("torchvision", theirs, shapes, norm_epsilon=1e-3)[1].summary()
     assert "epsilon" not in convert("torchvision", theirs, shapes)[1].summary()
+
+
+def test_a_run_of_ones_own_with_other_classes_is_taken_but_for_what_is_allowed():
+    _, ours, shapes = small("semseg")
+    stored = {name: value for name, value in ours.items() if "/aux/" not in name}
+    stored.update({name + "/Momentum": value for name, value in stored.items() if "/moving_" not in name})
+    stored.update({"global_step": np.array(7), "loss_scale": np.float32(2), "resnet/extra": np.zeros(2, np.float32)})
+    shapes = dict(shapes, **{"pspnet/head/logits/kernel": [1, 1, 4, 7], "pspnet/head/logits/bias": [7]})
+    with pytest.raises(pretrained.WeightsMismatch, match="10 names do not fit.*pspnet/aux/bn/beta: missing in the file"):
+        pretrained.convert(stored, "towers", shapes, MEAN, STD)
+    allow = ["pspnet/aux/*", "*/logits/*", "resnet/extra"]
+    values, report = pretrained.convert(stored, "towers", shapes, MEAN, STD, allow=allow)
+    assert not report.converted and {name for name, _ in report.initial} == set(shapes) - set(values)
+    assert set(values) == {name for name in ours if "/aux/" not in name and "/logits/" not in name}
+    for name, value in values.items():
+        np.testing.assert_array_equal(value, ours[name])
+    # What it was imported for stays known: the same numbers, fed with another scale.
+    stored.update({"imported/input_mean": np.float32(MEAN), "imported/input_std": np.float32(STD)})
+    scaled, report = pretrained.convert(stored, "towers", shapes, MEAN, np.multiply(STD, 2), allow=allow)
+    np.testing.assert_allclose(scaled["resnet/stem/conv1/kernel"], 2 * ours["resnet/stem/conv1/kernel"], rtol=1e-6)
+    assert [how for _, _, how in report.converted] == ["input scale"]
