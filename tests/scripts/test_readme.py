@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("ml_collections", reason="the scripts need ml_collections")
 
+from tests.inputs import cifar10_files  # noqa: E402
 from tests.scripts.command import ROOT, SMALL, run_all, succeeded  # noqa: E402
 
 
@@ -44,8 +45,12 @@ def test_the_commands_of_the_readme_run(streets, trained, tmp_path):
     small = [argument for argument in SMALL if not argument.startswith(("--config=", "--max_steps", "--config.batch"))]
     replaced = {"/data/cityscapes": streets, "runs/cityscapes_pspnet50": trained[0],
                 "runs/synthetic_pspnet": trained[0],
-                "--output_dir=predictions": "--output_dir={}".format(tmp_path / "predictions")}
-    jobs = {}
+                "/data/cifar-10-batches-bin": cifar10_files.write(tmp_path / "cifar", batch=20, test=10)[0],
+                "--output_dir=predictions": "--output_dir={}".format(tmp_path / "predictions"),
+                "--output_dir=submission": "--output_dir={}".format(tmp_path / "submission"),
+                " submission ": " {} ".format(tmp_path / "submission"), "--split=test": "--split=val",
+                "--image_size=713,713": "--image_size=49,65"}
+    jobs, afterwards = {}, {}
     for line in commands():
         if line.split()[0] == "make":
             continue
@@ -58,10 +63,16 @@ def test_the_commands_of_the_readme_run(streets, trained, tmp_path):
         if script == "scripts/train.py":
             arguments += small + ["--config.dataset=cityscapes", "--data_dir=" + streets, "--dry_run",
                                   "--model_dir={}".format(tmp_path / "run")]
-        jobs[line] = [script[len("scripts/"):-len(".py")]] + arguments
-    for line, result in run_all(jobs).items():
+        elif script == "scripts/train_classifier.py":
+            arguments += ["--device_type=cpu", "--dry_run", "--model_dir={}".format(tmp_path / "classifier")]
+        if script == "scripts/export.py":
+            arguments += ([a for a in small if a.startswith("--config.")] if "--measure" in arguments else
+                          ["--output={}".format(tmp_path / "saved_model")])
+        looks_at_another = script == "scripts/check_submission.py"
+        (afterwards if looks_at_another else jobs)[line] = [script[len("scripts/"):-len(".py")]] + arguments
+    for line, result in list(run_all(jobs).items()) + list(run_all(afterwards).items()):
         output = succeeded(result)
-        assert any(word in output for word in ("dry run", "mIoU", "labelIds", "sync layers")), line
+        assert any(word in output for word in ("dry run", "mIoU", "labelIds", "sync layers", " 0 fault(s)", "folded")), line
 
 
 def test_the_make_targets_of_the_readme_exist():
