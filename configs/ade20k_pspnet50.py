@@ -1,6 +1,9 @@
 """PSPNet on ResNet-50, ADE20K scene parsing, 150 classes: the recipe of the authors' PyTorch code (hszhao/semseg).
 
-    python scripts/train.py --config=configs/ade20k_pspnet50.py --num_gpus=8 --data_dir=/data/ADEChallengeData2016
+    python scripts/import_weights.py --config=configs/ade20k_pspnet50.py \\
+        --weights=resnet50_v2.pth --format=semseg_init --output=pretrained/semseg50_ade20k
+    python scripts/train.py --config=configs/ade20k_pspnet50.py --num_gpus=8 --data_dir=/data/ADEChallengeData2016 \\
+        --config.init_checkpoint=pretrained/semseg50_ade20k
 
 Cost: 126,300 steps of 16 crops of 473x473; published on 8 GPUs, 2 crops each: 14 hours on RTX 2080 Ti. To reach:
 val mIoU .4189, mean accuracy .5227, pixel accuracy .8039, at one scale with flip (.4284 / .5266 / .8106 at six

@@ -1,6 +1,9 @@
 """PSPNet on ResNet-101 at a crop of 864, Cityscapes fine annotations: the TensorFlow reproduction by holyseven.
 
-    python scripts/train.py --config=configs/cityscapes_pspnet101_864.py --num_gpus=4 --data_dir=/data/cityscapes
+    python scripts/import_weights.py --config=configs/cityscapes_pspnet101_864.py \\
+        --weights=resnet_v1_101.ckpt --format=slim --output=pretrained/slim101_864
+    python scripts/train.py --config=configs/cityscapes_pspnet101_864.py --num_gpus=4 --data_dir=/data/cityscapes \\
+        --config.init_checkpoint=pretrained/slim101_864
 
 Cost: 50,000 steps of 8 crops of 864x864; published on 4 GPUs, 2 crops each. To reach: val mIoU .779 at one
 scale, the figure of github.com/holyseven/PSPNet-TF-Reproduce for plain weight decay from ImageNet weights

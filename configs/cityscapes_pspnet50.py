@@ -1,6 +1,9 @@
 """PSPNet on ResNet-50, Cityscapes fine annotations: the recipe of the authors' PyTorch code (hszhao/semseg).
 
-    python scripts/train.py --config=configs/cityscapes_pspnet50.py --num_gpus=8 --data_dir=/data/cityscapes
+    python scripts/import_weights.py --config=configs/cityscapes_pspnet50.py \\
+        --weights=resnet50_v2.pth --format=semseg_init --output=pretrained/semseg50
+    python scripts/train.py --config=configs/cityscapes_pspnet50.py --num_gpus=8 --data_dir=/data/cityscapes \\
+        --config.init_checkpoint=pretrained/semseg50
 
 Cost: 37,200 steps of 16 crops of 713x713; published on 8 GPUs, 2 crops each: 7 hours on RTX 2080 Ti (two CPU
 cores take about 90 s for a step of 2 crops). To reach: val mIoU .7730, mean accuracy .8431, pixel accuracy
