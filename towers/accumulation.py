@@ -12,20 +12,30 @@ import tensorflow.compat.v1 as tf
 class Accumulator(object):
     """Sums of gradients over runs of the step.
 
+    Made before the towers; `add` is called once, with their gradients.
+
     Args:
-      grads_and_vars: the averaged pairs of one run.
       steps: how many runs make one update, k.
-      valid: a scalar bool tensor, false where this run is to count for nothing, or None.
+      global_step: the variable that counts updates.
 
     Attributes:
+      run: which run this is, over all updates: a scalar int64 tensor.
       means: pairs of the mean over the runs since the last update, this one included; slices stay slices.
       due: a scalar bool tensor: whether this run completes the k.
     """
 
-    def __init__(self, grads_and_vars, steps, valid=None):
+    def __init__(self, steps, global_step):
+        self._steps = steps
+        with tf.name_scope("accumulate"):
+            self._count = _local(tf.zeros([], tf.int64), "micro_batches")
+            # Read early, and written behind all gradients, so behind whatever depends on it.
+            self.run = tf.cast(global_step, tf.int64) * steps + self._count.read_value()
+
+    def add(self, grads_and_vars, valid=None):
+        """Adds the averaged pairs of this run, unless the scalar bool tensor `valid` is false."""
+        steps = self._steps
         with tf.name_scope("accumulate"):
             self._sums = [_sum_of(gradient, variable, valid) for gradient, variable in grads_and_vars]
-            self._count = _local(tf.zeros([], tf.int64), "micro_batches")
             added = [op for total in self._sums for op in total.added]
             with tf.control_dependencies(added):
                 one = tf.constant(1, tf.int64) if valid is None else tf.cast(valid, tf.int64)

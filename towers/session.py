@@ -56,8 +56,8 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
     summary_op = tf.summary.merge(list(in_graph.values()) + ([] if summaries is None else [summaries]))
     step_after = _after(train_step)
     stop = StopOnSignal()
-    all_hooks = [FiniteLossHook(train_step)]
-    all_hooks += list(hooks)
+    finite = FiniteLossHook(train_step)
+    all_hooks = [finite] + list(hooks)
     all_hooks += [
         tf.train.SummarySaverHook(save_steps=summary_every, output_dir=model_dir, summary_op=summary_op),
         RateHook(model_dir, summary_every, batch_size),
@@ -72,6 +72,8 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
             log_step_count_steps=None) as session:
         step = session.run_step_fn(lambda step_context: step_context.session.run(train_step.global_step))
         while step < max_steps and stop.signal is None and not session.should_stop():
+            for _ in range(train_step.accumulate_steps - 1):  # hooks see the last of the runs that make an update
+                session.run_step_fn(finite.run_without_hooks)
             _, step = session.run([train_step.train_op, step_after])
     return TrainingEnd(int(step), stop.signal)
 
@@ -83,24 +85,35 @@ def _after(train_step):
 
 
 class FiniteLossHook(tf.train.SessionRunHook):
-    """Raises `NonFiniteLossError`, naming the tensor, when a tower's loss is NaN or infinite."""
+    """Raises `NonFiniteLossError`, naming the tensor, when a tower's loss is NaN or infinite.
+
+    A float16 step is skipped then, so only one with nothing left to scale down is an error.
+    """
 
     def __init__(self, train_step):
-        self._losses = train_step.tower_losses
-        self._global_step = train_step.global_step
+        self._train_step = train_step
+        self._fetches = [train_step.tower_losses, [] if train_step.loss_scale is None else train_step.loss_scale]
 
     def before_run(self, run_context):
-        return tf.train.SessionRunArgs(self._losses)
+        return tf.train.SessionRunArgs(self._fetches)
 
     def after_run(self, run_context, run_values):
-        for index, (tensor, value) in enumerate(zip(self._losses, run_values.results)):
+        self._check(run_context.session, *run_values.results)
+
+    def run_without_hooks(self, step_context):
+        """For `run_step_fn`: one run of the step, checked, that no hook sees."""
+        _, (losses, scale) = step_context.session.run([self._train_step.train_op, self._fetches])
+        self._check(step_context.session, losses, scale)
+
+    def _check(self, session, losses, scale):
+        if self._train_step.loss_scale is not None and scale > 1:
+            return
+        for index, (tensor, value) in enumerate(zip(self._train_step.tower_losses, losses)):
             if not math.isfinite(value):
                 raise NonFiniteLossError(
                     "the loss of tower %d is %s at step %d (tensor %s); the last checkpoint is from before: lower the "
-                    "learning rate or check the data" % (index, value, self._step(run_context), tensor.name))
-
-    def _step(self, run_context):
-        return int(run_context.session.run(self._global_step))
+                    "learning rate or check the data"
+                    % (index, value, int(session.run(self._train_step.global_step)), tensor.name))
 
 
 class FiniteWeightsListener(tf.train.CheckpointSaverListener):

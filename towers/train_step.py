@@ -33,6 +33,7 @@ class TrainStep(object):
         respect to what this tower reads; None where a tower has none, or where the variable cannot be split by tower.
       update_ops: the update ops of all towers, one a variable, on which averaging waits.
       global_step: the step's variable.
+      accumulate_steps: how many runs of `train_op` make one update.
       loss_scale: the loss scale of a float16 step, a scalar tensor; else None.
     """
 
@@ -79,7 +80,9 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
     with tf.device(aggregation_device or ""):
         if half == tf.float16:
             scale = precisions.LossScale()
-    build = Build(model_fn, tower_inputs, devices, aggregation_device, True, cluster, global_step, half,
+        accumulator = Accumulator(accumulate_steps, global_step) if accumulate_steps > 1 else None
+    build = Build(model_fn, tower_inputs, devices, aggregation_device, True, cluster,
+                  global_step if accumulator is None else accumulator.run, half,
                   None if scale is None else scale.valid)
     losses = [_loss(result, i) for i, result in enumerate(build.results)]
     variables = tf.trainable_variables() if var_list is None else list(var_list)
@@ -96,9 +99,8 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
             loss = build.workers.sum(summation.in_order(losses)) / tf.cast(build.num_towers, losses[0].dtype)
             with tf.control_dependencies([_after(build.update_ops, "update_ops")]):
                 averaged = list(zip(gradients.averages(per_variable, build), [g.variable for g in per_variable]))
-        accumulator = None
-        if accumulate_steps > 1:
-            accumulator = Accumulator(averaged, accumulate_steps, None if scale is None else scale.valid)
+        if accumulator is not None:
+            accumulator.add(averaged, None if scale is None else scale.valid)
             averaged = accumulator.means
         applied = list(gradient_transform(averaged)) if gradient_transform is not None else averaged
         if not applied:
@@ -107,7 +109,8 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
     return TrainStep(
         train_op=train_op, loss=loss, tower_losses=losses, outputs=build.results, grads_and_vars=averaged,
         tower_gradients=[[g.towers[i] for g in per_variable] for i in range(len(losses))],
-        update_ops=build.update_ops, global_step=global_step, loss_scale=None if scale is None else scale.value)
+        update_ops=build.update_ops, global_step=global_step, loss_scale=None if scale is None else scale.value,
+        accumulate_steps=accumulate_steps)
 
 
 def _apply(optimizer, averaged, applied, global_step, accumulator, scale):

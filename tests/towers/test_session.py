@@ -27,7 +27,7 @@ def model(x):
     return towers.weighted_mean(error, tf.ones_like(error))
 
 
-def train(model_dir, max_steps, num_towers=2, model_fn=model, **kwargs):
+def train(model_dir, max_steps, num_towers=2, model_fn=model, accumulate_steps=1, **kwargs):
     """Runs to `max_steps` in a graph of its own: the end, the losses, the final variables."""
     losses, values = [], {}
 
@@ -45,7 +45,7 @@ def train(model_dir, max_steps, num_towers=2, model_fn=model, **kwargs):
         tf.set_random_seed(1)
         x = tf.constant(np.random.RandomState(0).randn(8, 3), tf.float32)
         step = towers.build_train_step(model_fn, towers.split_batch(x, num_towers), tf.train.MomentumOptimizer(.1, .9),
-                                       CPUS[:num_towers])
+                                       CPUS[:num_towers], accumulate_steps=accumulate_steps)
         kwargs["hooks"] = [Recorder()] + list(kwargs.get("hooks", ()))
         end = towers_session.run_training(step, str(model_dir), max_steps, config=CONFIG, **kwargs)
     return end, losses, values
@@ -69,6 +69,28 @@ def test_a_run_in_pieces_on_other_numbers_of_towers_is_the_run_in_one(tmp_path):
         np.testing.assert_allclose(resumed[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
     end, more, _ = train(tmp_path / "pieces", 7)
     assert end == (7, None) and more == []
+
+
+def test_hooks_see_one_run_an_update_where_gradients_accumulate(tmp_path):
+    end, losses, values = train(tmp_path, 5, accumulate_steps=3, save_every=2)
+    assert end == (5, None) and len(losses) == 5
+    assert steps_kept(tmp_path) == [2, 4, 5]
+    assert values["global_step"] == 5 and not [name for name in values if "accumulate" in name]
+    end, losses, values_again = train(tmp_path, 7, accumulate_steps=3)
+    whole = train(tmp_path / "whole", 7, accumulate_steps=3)
+    assert len(losses) == 2 and whole[1][5:] == losses  # dropout's masks, which count runs, go on as well
+    for name, value in whole[2].items():
+        np.testing.assert_array_equal(values_again[name], value, err_msg=name)
+
+
+def test_a_loss_in_any_run_of_an_update_is_checked(tmp_path):
+    def breaks(x):
+        run = towers.current_tower()._build.global_step  # counts runs: updates 0 and 1 have 0, 1 and 2, 3
+        loss = model(x)
+        return loss + tf.where_v2(tf.equal(tf.cast(run, tf.int64), 2), np.float32(np.nan), 0.)
+
+    with pytest.raises(towers_session.NonFiniteLossError, match="at step 1 "):
+        train(tmp_path, 4, model_fn=breaks, accumulate_steps=2)
 
 
 def test_the_latest_checkpoints_are_kept(tmp_path):
