@@ -131,3 +131,10 @@ def stored(form, kernel, first=False):
     if form == "tensorpack" and first:
         kernel = np.flip(kernel, axis=2)
     return kernel if form in ("slim", "slim_beta", "tensorpack") else np.einsum("hwio->oihw", kernel)
+
+
+def write(path, form, backbone="resnet50"):
+    """A file of a whole network's weights; returns its path. What it is, its bytes say: .npz."""
+    with open(str(path), "wb") as file:
+        np.savez(file, **weights(form, UNITS[backbone])[0])
+    return str(path)

@@ -21,11 +21,8 @@ from tests.scripts.command import failed, run, run_all, succeeded, train  # noqa
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """A trained PSPNet-50 under semseg's names: its file, and what every array is here."""
-    theirs, ours = names.weights("semseg", names.UNITS["resnet50"])
-    path = str(tmp_path_factory.mktemp("weights") / "train_epoch_200.pth")  # bytes decide, not names
-    with open(path, "wb") as file:
-        np.savez(file, **theirs)
-    return path, ours
+    path = names.write(tmp_path_factory.mktemp("weights") / "train_epoch_200.pth", "semseg")
+    return path, names.weights("semseg", names.UNITS["resnet50"])[1]
 
 
 def stored(prefix):

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("ml_collections", reason="the scripts need ml_collections")
 
 from tests.inputs import cifar10_files  # noqa: E402
+from tests.models import pretrained_names  # noqa: E402
 from tests.scripts.command import ROOT, SMALL, run_all, succeeded  # noqa: E402
 
 
@@ -45,6 +46,9 @@ def test_the_commands_of_the_readme_run(streets, trained, tmp_path):
     small = [argument for argument in SMALL if not argument.startswith(("--config=", "--max_steps", "--config.batch"))]
     replaced = {"/data/cityscapes": streets, "runs/cityscapes_pspnet50": trained[0],
                 "runs/synthetic_pspnet": trained[0],
+                "--weights=resnet50_v2.pth": "--weights=" + pretrained_names.write(tmp_path / "weights", "semseg_init"),
+                "--output=pretrained/semseg50": "--output={}".format(tmp_path / "imported"),
+                "--config.init_checkpoint=pretrained/semseg50": "--config.init_checkpoint=" + trained[0],
                 "/data/cifar-10-batches-bin": cifar10_files.write(tmp_path / "cifar", batch=20, test=10)[0],
                 "--output_dir=predictions": "--output_dir={}".format(tmp_path / "predictions"),
                 "--output_dir=submission": "--output_dir={}".format(tmp_path / "submission"),
@@ -72,7 +76,8 @@ def test_the_commands_of_the_readme_run(streets, trained, tmp_path):
         (afterwards if looks_at_another else jobs)[line] = [script[len("scripts/"):-len(".py")]] + arguments
     for line, result in list(run_all(jobs).items()) + list(run_all(afterwards).items()):
         output = succeeded(result)
-        assert any(word in output for word in ("dry run", "mIoU", "labelIds", "sync layers", " 0 fault(s)", "folded")), line
+        told = ("dry run", "mIoU", "labelIds", "sync layers", "written: ", " 0 fault(s)", "folded")
+        assert any(word in output for word in told), line
 
 
 def test_the_make_targets_of_the_readme_exist():
