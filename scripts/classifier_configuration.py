@@ -29,6 +29,7 @@ def read(model_dir):
 
 def check(config):
     """Raises UsageError, in one line, for the first value that no run can have. Returns the configuration."""
+    setting_rules.check_data_set(config, ["cifar10"], "train.py trains on the others")
     setting_rules.check_names(config, cifar10_resnet.get_config(), "configs/cifar10_resnet.py")
     setting_rules.check_values(config, _RULES)
     boundaries = config.optimizer.boundaries
@@ -70,7 +71,6 @@ _RULES = (
         "steps above 0, such as (64000, 96000)",
         lambda v: isinstance(v, tuple) and all(whole(step) and step > 0 for step in v),
     )
-    + one_of("dataset", "cifar10")
     + one_of("train_split", "train", "test")
     + one_of("eval_split", "train", "test")
     + one_of("model.name", "cifar_resnet")

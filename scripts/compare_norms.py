@@ -56,6 +56,8 @@ def main(arguments):
     figure = FLAGS.figure or os.path.join(runs_dir, "comparison.png")
     if FLAGS.figure and not os.path.isdir(os.path.dirname(os.path.abspath(figure))):
         raise UsageError("--figure={}: its folder does not exist".format(figure))
+    if not os.path.isfile(FLAGS.config):
+        raise UsageError("no configuration file at {!r}".format(FLAGS.config))
     variants, seeds = chosen_variants(), chosen_seeds()
     plan = [(variant, seed, os.path.join(runs_dir, "{}_seed{}".format(variant.name, seed)))
             for seed in seeds for variant in variants]
@@ -116,9 +118,9 @@ def train_arguments(variant, seed, model_dir, more):
 
 
 def check_command(model_dir, arguments):
-    """ValueError where a run was started with other arguments."""
+    """ValueError where a run was started with other arguments; one that came to nothing has written no config.json."""
     path = os.path.join(model_dir, COMMAND)
-    if not os.path.exists(path):
+    if not (os.path.exists(path) and os.path.exists(os.path.join(model_dir, "config.json"))):
         return
     with open(path) as file:
         before = json.load(file)
@@ -142,8 +144,10 @@ def finished(model_dir):
 def train(model_dir, arguments):
     """Runs train.py to its end; what it prints goes to model_dir/train.log. ValueError with its last words if it fails."""
     os.makedirs(model_dir, exist_ok=True)
-    with open(os.path.join(model_dir, COMMAND), "w") as file:
+    path = os.path.join(model_dir, COMMAND)
+    with open(path + ".partial", "w") as file:
         json.dump(arguments, file, indent=1)
+    os.replace(path + ".partial", path)
     if FLAGS.max_steps:
         arguments = arguments + ["--max_steps={}".format(FLAGS.max_steps)]
     log = os.path.join(model_dir, "train.log")

@@ -46,6 +46,7 @@ def load(holder):
 
 def check(config):
     """Raises UsageError, in one line, for the first value that no run can have. Returns the configuration."""
+    setting_rules.check_data_set(config, sorted(datasets.DATA_SETS), "train_classifier.py trains on cifar10")
     setting_rules.check_names(config, cityscapes_pspnet50.get_config(), "configs/cityscapes_pspnet50.py")
     setting_rules.check_values(config, _RULES)
     classes = datasets.of(config).num_classes
@@ -202,7 +203,6 @@ _RULES = (
         "a checkpoint's prefix, or a folder that holds one",
         lambda v: v is None or (isinstance(v, str) and v.strip() != ""),
     )
-    + one_of("dataset", *sorted(datasets.DATA_SETS))
     + one_of("model.backbone", "resnet50", "resnet101", "thin_resnet")
     + one_of("model.stem", "deep", "7x7")
     + one_of("model.pyramid", "adaptive", "average")

@@ -39,6 +39,13 @@ def check_values(config, rules):
             raise UsageError("config.{} is {!r}: it must be {}".format(name, value, wanted))
 
 
+def check_data_set(config, choices, hint):
+    """UsageError where a configuration is of a data set for another script: all its other settings differ too."""
+    if config.get("dataset") not in choices:
+        raise UsageError("config.dataset is {!r}: it must be one of {} ({})".format(
+            config.get("dataset"), ", ".join(choices), hint))
+
+
 def check_names(config, full, file, prefix=""):
     """UsageError unless a configuration has the names of the full list, which the file named `file` holds."""
     for name in full.keys():
