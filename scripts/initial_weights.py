@@ -61,8 +61,7 @@ def start_from(path, config):
     """
     path = find(path)
     stored = tf.train.load_checkpoint(path).get_variable_to_shape_map()
-    variables = {v.op.name: v for v in tf.global_variables()}
-    variables = {name: v for name, v in variables.items() if _of_the_network(name, variables)}
+    variables = _network_variables()
     problems, taken = [], {}
     for name, variable in sorted(variables.items()):
         shape = variable.shape.as_list()
@@ -92,6 +91,12 @@ def refuse_as_run(path):
                          "--model_dir".format(path))
 
 
+def _network_variables():
+    """Name to variable: what is trained, and what stands beside it in a layer's scope (moving averages)."""
+    scopes = {os.path.dirname(v.op.name) for v in tf.trainable_variables()}
+    return {v.op.name: v for v in tf.global_variables() if os.path.dirname(v.op.name) in scopes}
+
+
 def _of_the_network(name, names):
     """Whether a name is a network's variable: no step counter, no note of the import, no slot of another variable."""
     return name != tf.GraphKeys.GLOBAL_STEP and not name.startswith(IMPORTED) and os.path.dirname(name) not in names
@@ -99,7 +104,8 @@ def _of_the_network(name, names):
 
 def _check_input(path, stored, config):
     """ValueError if the weights are for another input than this run's, as a note of the import or their run says."""
-    run = configuration.read(os.path.dirname(path))
+    folder = os.path.dirname(os.path.abspath(path))
+    run = configuration.read(os.path.dirname(folder) if os.path.basename(folder) == "best" else folder)
     for setting, value in (("mean", config.input.mean), ("std", config.input.std)):
         note = IMPORTED + "input_" + setting
         if note in stored:

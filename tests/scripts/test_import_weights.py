@@ -88,8 +88,9 @@ def test_a_run_starts_from_a_checkpoint_and_resumes_without_it(streets, trained,
 
 @pytest.fixture
 def network():
-    """A network of four variables, with a slot each and a step counter, in the default graph."""
+    """A network of four variables in the default graph, with slots, a step counter and a loss scale."""
     tf.train.get_or_create_global_step()
+    tf.get_variable("loss_scale/scale", [], trainable=False)
     for name, shape in (("resnet/conv/kernel", [1, 1, 3, 2]), ("resnet/bn/gamma", [2]), ("pspnet/head/kernel", [2, 4])):
         tf.get_variable(name, shape)
         tf.get_variable(name + "/Momentum", shape, trainable=False)
@@ -149,9 +150,13 @@ def test_another_input_than_its_run_had_is_refused(network, tmp_path):
     assert initial_weights.start_from(prefix, config)
     config.input.std = (1.0, 1.0, 1.0)
     configuration.save(config, str(tmp_path))
-    assert initial_weights.start_from(prefix, config)
-    with pytest.raises(ValueError, match=r"was made for config.input.std=\(1,1,1\) and this run has"):
-        initial_weights.start_from(prefix, cityscapes_pspnet50.get_config())
+    best = str(tmp_path / "best" / "model.ckpt-9")
+    os.mkdir(os.path.dirname(best))
+    save(best, dict(values(), global_step=np.array(9)), "ckpt")
+    for path in (prefix, best):
+        assert initial_weights.start_from(path, config)
+        with pytest.raises(ValueError, match=r"was made for config.input.std=\(1,1,1\) and this run has"):
+            initial_weights.start_from(path, cityscapes_pspnet50.get_config())
 
 
 def test_missing_and_damaged_checkpoints_are_named(network, tmp_path):
