@@ -6,6 +6,7 @@
     losses.py      per-pixel cross-entropy: ignored pixels, class weights, hard pixels, auxiliary head
     metrics.py     confusion matrix in the graph, scores as the official Cityscapes scorer computes them
     inference.py   sliding windows, flip and scales over any number of towers
+    pretrained/    weights of slim, torchvision, semseg and others under our names
 
 Each works outside a tower too, as tower 0 of 1. Nothing here reads files or knows a configuration system.
 """
