@@ -12,7 +12,7 @@ from PIL import Image  # noqa: E402
 
 from configs import ade20k_pspnet50  # noqa: E402
 from inputs import ade20k  # noqa: E402
-from scripts import datasets  # noqa: E402
+from scripts import datasets, network  # noqa: E402
 from scripts.commandline import UsageError  # noqa: E402
 from tests.scripts.command import ROOT, run, succeeded, train  # noqa: E402
 
@@ -73,3 +73,14 @@ def test_prediction_writes_the_values_of_the_data_set_s_own_files(results):
 def test_what_the_data_set_needs_is_said():
     with pytest.raises(UsageError, match="--data_dir is missing: name the folder that holds images and annotations"):
         datasets.open_split(ade20k_pspnet50.get_config(), None, "training")
+
+
+def test_every_setting_of_the_evaluation_reaches_the_predictor(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(network.inference, "SlidingWindowPredictor",
+                        lambda network_fn, *where, **how: asked.update(how, where=where))
+    config = ade20k_pspnet50.get_config()
+    config.input.resize, config.eval.stride_rate, config.eval.scales, config.eval.flip = 0.75, 0.5, (0.5, 1.0), False
+    network.TrainedNetwork(config, ["/cpu:0"])
+    assert asked == dict(where=(150, ["/cpu:0"], (473, 473), config.input.mean, config.input.std), stride_rate=0.5,
+                         scales=(0.5, 1.0), flip=False, resize=0.75, long_side=512)
