@@ -8,5 +8,6 @@
     inference.py   sliding windows, flip and scales over any number of towers
     pretrained/    weights of slim, torchvision, semseg and others under our names
 
-Each works outside a tower too, as tower 0 of 1. Nothing here reads files or knows a configuration system.
+Each works outside a tower too, as tower 0 of 1. Nothing here but pretrained/ reads files, and nothing knows a
+configuration system.
 """
