@@ -20,7 +20,7 @@ from tests.scripts.command import failed, run, succeeded  # noqa: E402
 
 STOP, STEPS = 20, 32
 SMALL = {"model.units": 1, "model.width": 8, "batch_size": 32, "optimizer.learning_rate": 0.02, "log.every_steps": 1,
-         "checkpoint.every_steps": 1000, "input.num_parallel": 2}
+         "checkpoint.every_steps": 1000, "input.num_parallel": 2, "eval.batch_size": 40}
 
 
 def command(pictures, model_dir, num_towers, steps):
