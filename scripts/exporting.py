@@ -18,8 +18,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from models import folding, pspnet, whole_image
-from scripts import datasets, network
-from scripts.commandline import UsageError
+from scripts import network
 
 OUTPUTS = ("labels", "probabilities")
 TOLERANCE = 1e-4  # by which the probabilities of what is written may differ from the trained network's
@@ -36,9 +35,6 @@ class WholeImageNetwork(network.TrainedNetwork):
 
     def __init__(self, config, size=None):
         model = config.model
-        if datasets.of(config).colors is None:
-            raise UsageError("a network trained on {} gives no label to each pixel: there is nothing to export".format(
-                config.dataset))
         if model.pyramid == "average":  # its windows are a share of a known size
             size = size or config.eval.crop_size
             fit = functools.partial(pspnet.fitting_size, align_corners=model.align_corners, pyramid=model.pyramid,
