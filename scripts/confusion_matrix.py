@@ -67,7 +67,7 @@ def draw(share, names, path, title="", normalise="truth"):
     figure, axis = pyplot.subplots(figsize=(side + 0.8, side), dpi=110)
     colors = pyplot.get_cmap("Blues").with_extremes(bad="#dddddd")
     shown = axis.imshow(share, cmap=colors, vmin=0, vmax=1)
-    font = 9 if count <= TEXT_UP_TO else max(3, 360 / count)
+    font = 9 if count <= TEXT_UP_TO else max(4, min(9, 900 / count))
     axis.set_xticks(range(count), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=font)
     axis.set_yticks(range(count), names, fontsize=font)
     axis.set(xlabel="predicted", ylabel="true", title=title)
