@@ -139,7 +139,7 @@ def _sizes(value):
 
 _RULES = (
     rule(
-        "batch_size max_steps num_classes input.num_parallel synthetic.num_train synthetic.num_val "
+        "batch_size accumulate_steps max_steps num_classes input.num_parallel synthetic.num_train synthetic.num_val "
         "synthetic.height synthetic.width model.width model.pyramid_channels model.head_channels "
         "checkpoint.every_steps checkpoint.keep eval.every_steps log.every_steps log.summary_every_steps",
         "a whole number above 0",
@@ -150,6 +150,7 @@ _RULES = (
         "a whole number, 0 or more",
         lambda v: whole(v) and v >= 0,
     )
+    + one_of("precision", "float32", "bfloat16", "float16")
     + rule("ignore_label", "255, which every data set's labels are mapped to", lambda v: v == 255)
     + rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
     + rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)

@@ -53,7 +53,9 @@ def train_step(config, parts, devices):
     rate = schedule.learning_rate(config, tf.train.get_or_create_global_step())
     optimizer = tf.train.MomentumOptimizer(rate, config.optimizer.momentum)
     transform = gradient_transform(config)
-    return towers.build_train_step(training_model(config), parts, optimizer, devices, gradient_transform=transform), rate
+    step = towers.build_train_step(training_model(config), parts, optimizer, devices, gradient_transform=transform,
+                                   accumulate_steps=config.accumulate_steps, precision=config.precision)
+    return step, rate
 
 
 def group(variable):

@@ -29,6 +29,8 @@ class Progress(tf.train.SessionRunHook):
     def __init__(self, train_step, learning_rate, batch_size, stop_step, every_steps, history, terminal=None):
         self._fetches = {"loss": train_step.loss, "learning_rate": learning_rate}
         self._global_step = train_step.global_step
+        self._may_skip = train_step.loss_scale is not None  # a float16 step that overflows is not one
+        self.advanced = True
         self._batch_size, self._stop_step, self._every_steps = batch_size, stop_step, every_steps
         self._history = history
         self._terminal = _can_draw(sys.stdout) if terminal is None else terminal
@@ -47,7 +49,12 @@ class Progress(tf.train.SessionRunHook):
         return tf.train.SessionRunArgs(self._fetches)
 
     def after_run(self, run_context, run_values):
-        self.step += 1
+        before, self.step = self.step, self.step + 1
+        if self._may_skip:
+            self.step = int(run_context.session.run(self._global_step))
+        self.advanced = self.step > before
+        if not self.advanced:
+            return
         if self.step > self._first + 1:
             self._seconds.append(time.perf_counter() - self._began)
         if self._bar is not None:

@@ -27,7 +27,7 @@ def describe(config, devices, train_step, part_sizes, train_examples, eval_examp
                 " (logical CPU devices)" if "cpu" in devices[0].lower() else "",
             ),
         ),
-        ("batch", "{} in total, {} a tower".format(config.batch_size, _sizes(part_sizes))),
+        ("batch", _batch(config, part_sizes)),
         (
             "network",
             "PSPNet on {}, {} classes, crop {}x{}".format(
@@ -71,6 +71,13 @@ def class_table(scores, names):
         )
     )
     return "\n".join(lines)
+
+
+def _batch(config, part_sizes):
+    text = "{} in total, {} a tower".format(config.batch_size, _sizes(part_sizes))
+    if config.accumulate_steps > 1:
+        text += ", in each of {} runs that make a step".format(config.accumulate_steps)
+    return text if config.precision == "float32" else text + ", {} activations".format(config.precision)
 
 
 def _sizes(part_sizes):

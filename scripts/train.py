@@ -115,7 +115,7 @@ def main():
 
 def check_sizes(config, num_towers):
     """UsageError unless every tower gets an example and the network takes the crops."""
-    training_flags.check_batch(config, num_towers)
+    training_flags.check_batch(config, num_towers, config.accumulate_steps)
     network.check_crop(config, "input.crop_size")
     network.check_crop(config, "eval.crop_size")
 
@@ -125,9 +125,9 @@ def next_batch(config, examples, start_step):
     with tf.device("/cpu:0"):
         dataset = pipeline.train_dataset(
             examples,
-            config.batch_size,
+            config.batch_size // config.accumulate_steps,
             config.seed,
-            start_step,
+            start_step * config.accumulate_steps,
             ignore_label=config.ignore_label,
             **config.input.to_dict(),
         )

@@ -30,8 +30,14 @@ def define(data_dir):
     flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
 
 
-def check_batch(config, num_towers):
-    """UsageError unless every tower gets an example."""
+def check_batch(config, num_towers, accumulate_steps=1):
+    """UsageError unless every tower gets an example in each of the runs that make a step."""
+    if accumulate_steps > 1:
+        if config.batch_size % accumulate_steps or config.batch_size // accumulate_steps < num_towers:
+            raise UsageError(
+                "config.batch_size {} cannot be accumulated over {} runs of {} towers: it must divide by the runs, and "
+                "leave every tower an example".format(config.batch_size, accumulate_steps, num_towers)
+            )
     if config.batch_size < num_towers:
         raise UsageError(
             "config.batch_size {} cannot give {} towers an example each: use a larger batch or "

@@ -44,6 +44,8 @@ class EvaluationHook(tf.train.SessionRunHook):
 
     def after_run(self, run_context, run_values):
         step = self._shown.step
+        if not self._shown.advanced:
+            return
         if step % self._config.eval.every_steps == 0 or step == self._stop_step:
             self._evaluator.network.load(run_context.session.run(self._variables))
             score = self._evaluate(

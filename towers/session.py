@@ -156,7 +156,8 @@ class RateHook(tf.train.SessionRunHook):
         elif self._step % self._every == 0:
             rate = (self._steps - 1) * (self._batch_size or 1) / max(time.time() - self._began, 1e-9)
             self._writer.add_summary(
-                tf.Summary(value=[tf.Summary.Value(tag=self._tag, simple_value=rate)]), self._step)
+                tf.Summary(value=[tf.Summary.Value(tag=self._tag, simple_value=rate)]),
+                int(run_context.session.run(self._global_step)))
             self._steps, self._began = 1, time.time()
 
 

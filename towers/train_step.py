@@ -133,7 +133,10 @@ def _apply(optimizer, averaged, applied, global_step, accumulator, scale):
         with tf.control_dependencies([update] + cleared):
             return tf.constant(1)
 
-    done = tf.cond(due, apply, lambda: tf.constant(0), name="apply_if_due")
+    # Optimizers make their variables in `init_scope`, which leaves a function for what was the context outside: by this for
+    # the graph, and not for an eager one that may have been before eager execution was disabled.
+    with tf.get_default_graph().as_default():
+        done = tf.cond(due, apply, lambda: tf.constant(0), name="apply_if_due")
     # Outside of the cond: the step may be a ref variable (TensorFlow 1's default), which functions cannot take.
     count = tf.assign_add(global_step, tf.cast(done, global_step.dtype.base_dtype)).op
     with tf.control_dependencies([all_gradients]):  # which were computed with the scale of before

@@ -181,3 +181,16 @@ def test_a_terminal_gets_a_bar_with_loss_rate_and_speed(streets, tmp_path):
     text = shown.decode()
     assert "4/4" in text and "loss " in text and "lr " in text and "images/s" in text and "mIoU" in text
     assert "step 1/4" not in text
+
+
+def test_accumulated_and_half_precision_runs(streets, tmp_path):
+    arguments = {"accumulated": "--config.accumulate_steps=2", "half": "--config.precision=bfloat16"}
+    results = run_all({name: train("--data_dir=" + streets, "--model_dir={}".format(tmp_path / name), argument,
+                                   "--num_gpus=2", "--max_steps=3") for name, argument in arguments.items()})
+    assert "4 in total, 1 a tower, in each of 2 runs that make a step" in succeeded(results["accumulated"])
+    assert "4 in total, 2 a tower, bfloat16 activations" in succeeded(results["half"])
+    stored = [dict(tf.train.list_variables(str(tmp_path / name))) for name in arguments]
+    assert stored[0] == stored[1]
+    for name in arguments:
+        assert [entry["step"] for entry in history(str(tmp_path / name)) if "loss" in entry] == [1, 2, 3]
+        assert all(np.isfinite(loss) for loss in losses(str(tmp_path / name)))

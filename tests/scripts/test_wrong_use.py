@@ -18,6 +18,9 @@ WRONG_FLAGS = {
     "a batch smaller than the towers": (["--num_gpus=3", "--config.batch_size=2"], ["batch_size 2", "3 towers"]),
     "a training crop the network cannot take": (["--config.input.crop_size=49,66"], ["input.crop_size", "65", "73"]),
     "a test crop the network cannot take": (["--config.eval.crop_size=49,66"], ["eval.crop_size", "65", "73"]),
+    "a batch that its runs do not divide": (
+        ["--config.batch_size=6", "--config.accumulate_steps=4"], ["batch_size 6", "4 runs"]),
+    "an unknown precision": (["--config.precision=half"], ["config.precision", "half", "bfloat16"]),
     "a misspelt setting": (["--config.batch_siz=2"], ["batch_siz", "batch_size"]),
     "a setting of another type": (["--config.batch_size=two"], ["batch_size", "two"]),
     "a value out of range": (["--config.input.flip_probability=2"], ["input.flip_probability", "2.0"]),

@@ -1,5 +1,9 @@
 """Gradients of several runs make the update of one large batch."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -82,3 +86,25 @@ def test_batch_norm_sees_one_micro_batch_and_its_state_moves_at_every_run():
 def test_a_wrong_number_of_steps_is_refused(steps):
     with pytest.raises(ValueError, match="accumulate_steps is"):
         towers.build_train_step(model(None), [], tf.train.GradientDescentOptimizer(1.), [], accumulate_steps=steps)
+
+
+def test_a_process_that_was_eager_when_it_began():
+    # As a main module that uses TensorFlow before it disables eager execution, where TensorFlow 2 conds are functions.
+    program = """
+import tensorflow.compat.v1 as tf
+getattr(tf.config, "list_physical_devices", tf.config.experimental.list_physical_devices)()
+tf.disable_eager_execution()
+import towers
+step = towers.build_train_step(lambda x: tf.reduce_sum(x * tf.get_variable("w", [], initializer=tf.ones_initializer())),
+                               [tf.ones([2])] * 2, tf.train.AdamOptimizer(), ["/cpu:0"] * 2, accumulate_steps=2)
+with tf.Session() as session:
+    session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+    for _ in range(4):
+        session.run(step.train_op)
+    print("step", session.run(step.global_step), sorted(v.op.name for v in tf.global_variables()))
+"""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    out = subprocess.run([sys.executable, "-c", program], cwd=root, env=dict(os.environ, CUDA_VISIBLE_DEVICES=""),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    said = "step 2 ['beta1_power', 'beta2_power', 'global_step', 'w', 'w/Adam', 'w/Adam_1']\n"
+    assert out.stdout == said, out.stderr[-2000:]
