@@ -22,6 +22,7 @@ def get_config():
     config.seed = 0
     config.batch_size = 16  # of all towers together
     config.accumulate_steps = 1  # runs of batch_size / accumulate_steps images that make one step, where memory is short
+    config.recompute = False  # compute cheap activations again in the backward pass: about half of their memory
     config.precision = "float32"  # "bfloat16", "float16": activations in half the bits, weights as ever
     config.max_steps = 37_200  # 200 epochs of 186
     config.dataset = "cityscapes"  # "synthetic": scenes that are drawn on first use; "ade20k"

@@ -19,9 +19,10 @@ from scripts.setting_rules import number, one_of, rule, whole
 FLAGS = flags.FLAGS
 FILE_NAME = "config.json"
 
-# Logging, evaluation and saving may change when a run is resumed, and how the machine reads images; what a run started
-# from is of the past then.
-FREE_TO_CHANGE = ("log", "eval", "checkpoint", "eval_split", "input.num_parallel", "input.cache", "init_checkpoint")
+# Logging, evaluation and saving may change when a run is resumed, and how the machine reads images and keeps activations;
+# what a run started from is of the past then.
+FREE_TO_CHANGE = (
+    "log", "eval", "checkpoint", "eval_split", "input.num_parallel", "input.cache", "recompute", "init_checkpoint")
 
 
 def define_flag(default):
@@ -150,6 +151,7 @@ _RULES = (
         "a whole number, 0 or more",
         lambda v: whole(v) and v >= 0,
     )
+    + rule("recompute", "True or False", lambda v: isinstance(v, bool))
     + one_of("precision", "float32", "bfloat16", "float16")
     + rule("ignore_label", "255, which every data set's labels are mapped to", lambda v: v == 255)
     + rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)

@@ -54,7 +54,8 @@ def train_step(config, parts, devices):
     optimizer = tf.train.MomentumOptimizer(rate, config.optimizer.momentum)
     transform = gradient_transform(config)
     step = towers.build_train_step(training_model(config), parts, optimizer, devices, gradient_transform=transform,
-                                   accumulate_steps=config.accumulate_steps, precision=config.precision)
+                                   accumulate_steps=config.accumulate_steps, precision=config.precision,
+                                   recompute=config.recompute)
     return step, rate
 
 

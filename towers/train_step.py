@@ -13,7 +13,7 @@ import numbers
 
 import tensorflow.compat.v1 as tf
 
-from towers import gradients, summation, versions
+from towers import gradients, recomputation, summation, versions
 from towers import precision as precisions
 from towers.accumulation import Accumulator
 from towers.building import Build
@@ -42,7 +42,8 @@ class TrainStep(object):
 
 
 def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_device="/cpu:0", global_step=None,
-                     var_list=None, gradient_transform=None, cluster=None, accumulate_steps=1, precision=None):
+                     var_list=None, gradient_transform=None, cluster=None, accumulate_steps=1, precision=None,
+                     recompute=False):
     """Builds the towers with `training=True`, their gradients, the average and the update.
 
     Args:
@@ -62,6 +63,8 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
         sums are local variables: initialise them too.
       precision: `'bfloat16'` or `'float16'` for half-precision towers over float32 variables (see `precision`), `'float32'`
         or None for the types as they are.
+      recompute: whether to compute cheap activations again in the backward pass instead of keeping them: about half the
+        memory of activations, the same gradients to the bit (see `recomputation`).
 
     Returns:
       A `TrainStep`.
@@ -86,7 +89,10 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
                   None if scale is None else scale.valid)
     losses = [_loss(result, i) for i, result in enumerate(build.results)]
     variables = tf.trainable_variables() if var_list is None else list(var_list)
+    first_gradient_op = versions.next_op_id(build.graph)
     per_variable = gradients.compute(losses, variables, build, None if scale is None else scale.value)
+    if recompute:
+        recomputation.recompute(build, first_gradient_op)
     per_variable = [g for g in per_variable if g.parts()]
     if not per_variable:
         raise ValueError("no variable has a gradient of the loss; wanted a loss that depends on at least one of: %s"

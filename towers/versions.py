@@ -141,9 +141,23 @@ def replace_inputs(op, old, new):
             op._update_input(index, new)
 
 
+def copy_op(op, inputs, control_inputs):
+    """Another op like `op`, with other inputs, which waits for `control_inputs` (ops)."""
+    attributes = {name: value for name, value in op.node_def.attr.items() if name != "_class"}  # where it stands
+    with ops.control_dependencies(None), ops.control_dependencies(control_inputs):
+        return op.graph.create_op(op.type, inputs, [tensor.dtype for tensor in op.outputs], name=op.name, attrs=attributes,
+                                  op_def=op.op_def)
+
+
 def op_id(op):
     """A number that grows with the order in which the ops of a graph were made."""
     return op._id
+
+
+def next_op_id(graph):
+    """A number above the `op_id` of every op so far, and not above that of any op to come."""
+    operations = graph.get_operations()
+    return op_id(operations[-1]) + 1 if operations else 1
 
 
 def first_op_id(graph):

@@ -70,8 +70,8 @@ FIGURES = {
 }
 
 # What no publication says, and what is off unless asked for.
-OURS = {"seed", "init_checkpoint", "accumulate_steps", "precision", "input.num_parallel", "input.cache", "model.width",
-        "model.norm_statistics", "eval.every_steps", "eval.num_pictures"}
+OURS = {"seed", "init_checkpoint", "accumulate_steps", "precision", "recompute", "input.num_parallel", "input.cache",
+        "model.width", "model.norm_statistics", "eval.every_steps", "eval.num_pictures"}
 
 
 def recipe(path):
