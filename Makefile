@@ -3,6 +3,8 @@
 #   make test     environment, install, lint, and every test
 # and, longer: make test-versions, the tests of towers/ and models/ on TensorFlow 1.15, 2.4, 2.15 and 2.21.
 #
+# make benchmark measures against other ways to do the same, and writes BENCHMARKS.md (ARGS=--suite=full: hours).
+#
 # PYTHON=python3.11       the Python to build .venv with (3.10 to 3.13)
 # NUM_GPUS=2 DEVICE=cpu   towers of `make train`; DEVICE=gpu puts each on a GPU of its own
 # ARGS='...'              more flags for the script, or for pytest
@@ -15,7 +17,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.10 p
 	"$$p" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$p" && break; done)
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: train test test-versions lint clean
+.PHONY: train test test-versions benchmark lint clean
 
 train: $(VENV)/installed
 	$(VENV)/bin/python scripts/train.py --config=configs/synthetic_pspnet.py --num_gpus=$(NUM_GPUS) \
@@ -26,6 +28,9 @@ test: lint
 
 test-versions:
 	tests/on_versions.sh
+
+benchmark: $(VENV)/installed-test
+	$(VENV)/bin/python scripts/benchmark.py $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .

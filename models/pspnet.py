@@ -27,7 +27,7 @@ PYRAMIDS = ("adaptive", "average")
 NORMS = ("sync", "plain")
 
 
-def pspnet(images, model_config, num_classes):
+def pspnet(images, model_config, num_classes, norm=None):
     """Logits of every pixel.
 
     Args:
@@ -36,6 +36,7 @@ def pspnet(images, model_config, num_classes):
         pyramid_channels, head_channels, aux_channels, align_corners, dropout, norm, norm_statistics,
         norm_momentum, norm_epsilon.
       num_classes: C.
+      norm: `norm(inputs, name=...)` in place of the configured normalisation, or None.
     Returns:
       dict of 'logits' [N, H, W, C] and 'aux_logits', the same shape; None with aux_channels 0 or where the
       tower is not training. Float32, or float64 for float64 images.
@@ -45,7 +46,7 @@ def pspnet(images, model_config, num_classes):
     config = model_config
     _check_choices(config)
     size = _input_size(images, config)
-    norm = normalisation(config)
+    norm = norm or normalisation(config)
     stages = backbone(images, config, norm)
     with tf.variable_scope("pspnet"):
         with tf.variable_scope("pyramid"):
