@@ -21,7 +21,17 @@ from absl import flags
 
 import towers
 from inputs import pipeline
-from scripts import checkpoints, configuration, datasets, evaluation, initial_weights, network, report, training_flags
+from scripts import (
+    checkpoints,
+    configuration,
+    datasets,
+    evaluation,
+    initial_weights,
+    network,
+    profile_hook,
+    report,
+    training_flags,
+)
 from scripts.history import History
 from scripts.progress import Progress
 from scripts.training_hooks import EvaluationHook, evaluate_and_write
@@ -44,6 +54,7 @@ def main():
     model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
     training_flags.check_model_dir(config, model_dir)
     checkpoint, start_step = checkpoints.find(model_dir)
+    profiled = profile_hook.parse(FLAGS.profile, start_step, stop_step)
     draw = not FLAGS.dry_run
     train_examples = datasets.open_split(config, FLAGS.data_dir, config.train_split, draw=draw)
     eval_examples = datasets.open_split(
@@ -99,7 +110,7 @@ def main():
             config=towers.session_config(devices),
             save_every=config.checkpoint.every_steps,
             keep=config.checkpoint.keep,
-            hooks=[shown, scored],
+            hooks=[shown, scored] + ([profile_hook.ProfileHook(profiled, shown, model_dir)] if profiled else []),
             summary_every=config.log.summary_every_steps,
             batch_size=config.batch_size,
         )

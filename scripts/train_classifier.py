@@ -20,7 +20,7 @@ from absl import flags
 
 import towers
 from inputs import cifar10
-from scripts import checkpoints, classifier, classifier_configuration, configuration, training_flags
+from scripts import checkpoints, classifier, classifier_configuration, configuration, profile_hook, training_flags
 from scripts.commandline import UsageError
 from scripts.history import History
 from scripts.progress import Progress
@@ -44,6 +44,7 @@ def main():
     model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
     training_flags.check_model_dir(config, model_dir, classifier_configuration.read)
     checkpoint, start_step = checkpoints.find(model_dir)
+    profiled = profile_hook.parse(FLAGS.profile, start_step, stop_step)
     if not FLAGS.data_dir:
         raise UsageError("--data_dir is missing: name the folder that holds data_batch_1.bin and test_batch.bin")
     train, test = (cifar10.open_split(FLAGS.data_dir, split) for split in (config.train_split, config.eval_split))
@@ -89,7 +90,7 @@ def main():
             config=towers.session_config(devices),
             save_every=config.checkpoint.every_steps,
             keep=config.checkpoint.keep,
-            hooks=[shown, scored],
+            hooks=[shown, scored] + ([profile_hook.ProfileHook(profiled, shown, model_dir)] if profiled else []),
             summary_every=config.log.summary_every_steps,
             batch_size=config.batch_size,
         )

@@ -27,6 +27,7 @@ def define(data_dir):
         lower_bound=1,
     )
     flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would be; take no step, write nothing.")
+    flags.DEFINE_string("profile", None, "FIRST,LAST: steps of which a trace is written into MODEL_DIR/profile.")
     flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
 
 

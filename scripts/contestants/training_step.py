@@ -92,8 +92,9 @@ def op_seconds(session, fetches, feed):
     sums = {}
     for device in metadata.step_stats.dev_stats:
         for node in device.node_stats:
-            # Grappler's names end in those of the ops that it fused or copied; its label has the kind.
+            # Ops that TensorFlow's optimiser made are not in the graph: the label of these has the kind.
             kind = kinds.get(node.node_name) or node.timeline_label.partition(" = ")[2].partition("(")[0] or "other"
+            kind = kind.replace("_MklNative", "").replace("_Mkl", "")
             sums[kind] = sums.get(kind, 0) + (node.op_end_rel_micros - node.op_start_rel_micros) / 1e6
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 

@@ -13,6 +13,7 @@ pytest.importorskip("ml_collections", reason="the benchmark's networks are those
 
 import tensorflow.compat.v1 as tf  # noqa: E402
 
+import towers  # noqa: E402
 from scripts import benchmark_contests, benchmark_report, benchmark_runs  # noqa: E402
 from scripts.contestants import training_step  # noqa: E402
 from tests.scripts.command import ROOT, failed, run, succeeded  # noqa: E402
@@ -175,6 +176,92 @@ def test_the_keras_network_is_ours(tmp_path):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.returncode == 0, done.stderr[-2000:]
     assert float(done.stdout.split()[-1]) == pytest.approx(loss, rel=1e-4)
+
+
+def test_the_network_in_pytorch_is_ours(monkeypatch):
+    """With its weights, read as semseg's are, ours has its loss; one unit a stage, as units differ in nothing but shapes."""
+    torch = pytest.importorskip("torch", reason="the PyTorch contestant needs torch")
+    from models import losses, pretrained, pspnet, resnet
+    from scripts.contestants import networks, torch_step
+
+    units = (1, 1, 1, 1)
+    monkeypatch.setitem(resnet.UNITS, "resnet50", units)
+    torch.manual_seed(0)
+    model = torch_step.PSPNet(units, dropout=0.0).train()
+    image, label = training_step.data("pspnet50", 2, 33)
+    with torch.no_grad():
+        arrays = {"module." + name: value.numpy().copy() for name, value in model.state_dict().items()}
+        expected = model.loss(torch.from_numpy(image.transpose(0, 3, 1, 2).copy()), torch.from_numpy(label.astype(np.int64)))
+    config = networks.configuration("pspnet50")
+    config.model.update(dropout=0.0, norm="plain")
+
+    def model_fn(image, label):
+        outputs = pspnet.pspnet(image, config.model, config.num_classes)
+        return losses.pspnet_loss(outputs, label, config.loss, config.ignore_label)["loss"]
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        (loss,) = towers.build(model_fn, [(tf.constant(image), tf.constant(label))], ["/cpu:0"], training=True)
+        variables = tf.global_variables()
+        shapes = {v.op.name: tuple(v.shape.as_list()) for v in variables}
+        values, _ = pretrained.convert(arrays, "semseg", shapes, config.input.mean, config.input.std)
+        assert set(values) == set(shapes)  # so there are as many parameters, too
+        for variable in variables:
+            variable.load(values[variable.op.name], session)
+        assert session.run(loss) == pytest.approx(float(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_the_pipeline_in_opencv_gives_our_crops(number, tmp_path):
+    pytest.importorskip("cv2", reason="the OpenCV contestant needs OpenCV")
+    from inputs import augmentation
+    from scripts.contestants import input_pipeline, opencv_augmentation, photographs
+
+    (paths,) = photographs.draw(str(tmp_path), 1, (96, 128))
+    drawn = {"scale": (0.5, 1.0, 1.3, 2.0)[number % 4], "rotate": number % 2 == 1, "degrees": 7.0 - 3 * number,
+             "blur": number in (2, 3, 6, 7), "flip": number > 3, "crop_y": 0.3, "crop_x": 0.7}
+    params = input_pipeline.parameters(73)
+    image, label = opencv_augmentation.read_and_augment(*paths, drawn, params)
+    with tf.Graph().as_default(), tf.Session() as session:
+        from inputs import decoding
+
+        ours = augmentation.apply_parameters(*decoding.read_example(*map(tf.constant, paths)),
+                                  {name: tf.constant(value) for name, value in drawn.items()}, params)
+        our_image, our_label = session.run(ours)
+    grey = np.abs(our_image - image) * np.float32(params.std)  # OpenCV rounds to whole grey values after each step
+    assert np.percentile(grey, 99) < 2.5 and np.mean(our_label == label) > 0.995
+
+
+def test_both_pipelines_draw_the_same_and_come_out_alike(tmp_path):
+    pytest.importorskip("cv2", reason="the OpenCV contestant needs OpenCV")
+    from scripts.contestants import input_pipeline
+
+    args = argparse.Namespace(data_dir=str(tmp_path), height=64, width=96, crop=41, workers=2, images=8, steps=1, warmup=0)
+    found = input_pipeline.files(args)
+    with tf.Graph().as_default(), tf.Session() as session:
+        crops = [way(args, found, session) for way in (input_pipeline.ours, input_pipeline.opencv)]
+        for _ in range(8):
+            (our_image, our_label), (image, label) = map(next, crops)
+            assert np.mean(np.abs(our_image - image)) < 0.05 and np.mean(our_label == label) > 0.95  # ties on edges
+        for one in crops:
+            one.close()
+
+
+def test_both_ways_over_windows_give_the_same_probabilities():
+    from scripts.contestants import sliding_windows
+
+    sums = [sliding_windows.measure(argparse.Namespace(
+        way=way, network="thin_pspnet", towers=2, crop=33, height=40, width=70, steps=1, warmup=0))["checksum"]
+        for way in ("ours", "naive")]
+    assert sums[0] == pytest.approx(sums[1], rel=1e-6) and sums[0] > 0
+
+
+def test_building_tells_ops_and_seconds_a_tower():
+    from scripts.contestants import graph_building
+
+    one, three = (graph_building.measure(argparse.Namespace(network="small_resnet", norm="sync", towers=n, crop=33))
+                  for n in (1, 3))
+    assert three["tower_ops"] * 3 == three["ops"] > one["ops"] and one["backward_ops"] > 0
+    assert three["tower_seconds"] == pytest.approx(three["step_seconds"][0] / 3)
 
 
 def test_the_command_measures_writes_and_goes_on(tmp_path):
