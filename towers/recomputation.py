@@ -80,8 +80,7 @@ class _Plan(object):
 
     def _classify(self, op):
         if not (op.type in _CHEAP and op.outputs and _is_large(op.outputs[0]) and self._build.tower_of(op) is not None
-                and versions.op_control_flow_context(op) is None
-                and not (op.type == "FusedBatchNormV3" and op.get_attr("is_training"))):
+                and versions.op_control_flow_context(op) is None):
             return
         sums = max(self._sums.get(source, 0) for source in op.inputs)
         if op.type in _SUMS and sum(_is_large(source) for source in op.inputs) > 1:
