@@ -102,6 +102,8 @@ def find_images(arguments):
         for path in photographs.list_images(argument):
             name = os.path.splitext(os.path.relpath(path, top or "."))[0]
             name = submission.image_name(path) if FLAGS.submission else name
+            if name in taken and os.path.samefile(taken[name], path):
+                continue  # named twice, by itself and by its folder perhaps
             if name in taken:
                 raise UsageError(
                     "{} and {} would be written to the same files: rename one".format(taken[name], path)

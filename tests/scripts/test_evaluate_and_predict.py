@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -94,3 +95,24 @@ def test_predict_takes_jpegs_of_any_size_and_keeps_what_is_there(trained, tmp_pa
     succeeded(run("predict", *arguments))
     assert Image.open(tmp_path / "out" / "photo_overlay.png").size == (111, 30)
     assert "--overwrite" in failed(run("predict", *arguments))
+
+
+def test_an_image_that_is_named_twice_is_predicted_once(trained, tmp_path):
+    photograph = str(tmp_path / "in" / "photo.png")
+    os.makedirs(os.path.dirname(photograph))
+    Image.new("RGB", (40, 30), (90, 120, 30)).save(photograph)
+    arguments = ["--model_dir=" + trained[0], "--output_dir={}".format(tmp_path / "out")]
+    output = succeeded(run("predict", *arguments, photograph, photograph, os.path.dirname(photograph)))
+    assert output.startswith("1 image(s)")
+
+
+def test_a_split_without_a_true_pixel_has_no_score(streets, trained, tmp_path):
+    root = tmp_path / "streets"
+    shutil.copytree(os.path.join(streets, "leftImg8bit", "val"), root / "leftImg8bit" / "test")
+    shutil.copytree(os.path.join(streets, "gtFine", "val"), root / "gtFine" / "test")
+    for path in (root / "gtFine" / "test").glob("*/*_labelIds.png"):
+        Image.fromarray(np.zeros_like(np.array(Image.open(path)))).save(path)  # labelId 0, as in Cityscapes' own
+    told = failed(run("evaluate", "--model_dir=" + trained[0], "--data_dir={}".format(root), "--split=test",
+                      "--output={}".format(tmp_path / "scores.json")))
+    assert "'test'" in told and "no score" in told
+    assert not (tmp_path / "scores.json").exists()
