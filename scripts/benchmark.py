@@ -17,6 +17,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
@@ -28,13 +29,14 @@ from scripts.commandline import UsageError
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("suite", "quick", benchmark_contests.SUITES, "Sizes: quick takes minutes, full hours.")
 flags.DEFINE_list("only", None, "Names of contests to run, with commas between; unset: all.")
-flags.DEFINE_integer("rounds", 3, "How often each contestant runs.", lower_bound=1)
+flags.DEFINE_integer("rounds", None, "How often each contestant runs; unset: 2 in the suite quick, 3 in full.", lower_bound=1)
 flags.DEFINE_integer("steps", None, "Timed steps of each process; unset: as many as suit the contest.", lower_bound=1)
 flags.DEFINE_string("torch_python", None, "A Python that has torch and numpy; unset: .venv-torch/bin/python, else this one.")
 flags.DEFINE_string("output", os.path.join(ROOT, "BENCHMARKS.md"), "Markdown file to write.")
 flags.DEFINE_string("results", None, "JSON file to write, and to go on from; unset: runs/benchmark_SUITE.json.")
 flags.DEFINE_bool("list", False, "Print the contests with their commands, and run nothing.")
 
+ROUNDS = {"quick": 2, "full": 3}
 PACKAGES = ("tensorflow", "tf_keras", "numpy", "opencv-python-headless")
 
 
@@ -56,13 +58,13 @@ def main():
     results = earlier(path, facts)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
     for contest in chosen:
-        load = os.getloadavg()[0]
+        others = busy()
         print("{}: {}".format(contest.name, contest.about), flush=True)
-        if load > 0.3:
-            print("  the machine is not idle (load {:.2f}): times will vary".format(load), flush=True)
+        if others and others > 0.05:
+            print("  the machine is not idle ({:.0%} of its processors are busy): times will vary".format(others), flush=True)
         turns, failed = benchmark_runs.in_turn(
-            contest.commands, FLAGS.rounds, benchmark_runs.run, lambda line: print(line, flush=True))
-        results[contest.name] = {"turns": turns, "failed": failed, "load": load,
+            contest.commands, FLAGS.rounds or ROUNDS[FLAGS.suite], benchmark_runs.run, lambda line: print(line, flush=True))
+        results[contest.name] = {"turns": turns, "failed": failed, "busy": others,
                                  "commands": [shown(command) for command in contest.commands.values()]}
         write(path, json.dumps({"suite": FLAGS.suite, "machine": facts, "contests": results}, indent=1) + "\n")
         write(FLAGS.output, benchmark_report.document(contests, results, FLAGS.suite, with_torch(facts, results)))
@@ -95,7 +97,7 @@ def earlier(path, facts):
         return {}
     with open(path) as file:
         content = json.load(file)
-    if content["machine"] != facts or content["suite"] != FLAGS.suite:
+    if (content.get("machine"), content.get("suite")) != (facts, FLAGS.suite):
         print("{} is of another machine, suite or versions: starting anew".format(path))
         return {}
     return content["contests"]
@@ -116,6 +118,22 @@ def machine():
         except importlib.metadata.PackageNotFoundError:
             facts[package] = "not installed"
     return facts
+
+
+def busy(seconds=1.0):
+    """The share of the processors, 0 to 1, that all processes of the machine take now; None where Linux does not say."""
+
+    def times():
+        with open("/proc/stat") as file:
+            return [int(text) for text in file.readline().split()[1:9]]  # user, nice, system, idle, waiting for disks, ...
+
+    try:
+        before = times()
+        time.sleep(seconds)
+        spent = [after - then for then, after in zip(before, times())]
+    except (OSError, ValueError):
+        return None
+    return 1 - (spent[3] + spent[4]) / max(sum(spent), 1)
 
 
 def with_torch(facts, results):

@@ -42,12 +42,18 @@ def images(result, seconds=step):
     return result["images"] / seconds(result)
 
 
+def building_seconds(result):
+    """Seconds a tower."""
+    return result["tower_seconds"]
+
+
 def over(what, compare, goal, a, b, measure):
     """The row of measure(a) / measure(b)."""
     def of(measured):
         return measured and (lambda turn: measured(turn[a]) / measured(turn[b]))
 
-    in_cpu_time = {step: cpu_step, rate: lambda r: rate(r, cpu_step), images: lambda r: images(r, cpu_step)}
+    in_cpu_time = {step: cpu_step, building_seconds: lambda r: cpu_step(r) / r["towers"], rate: lambda r: rate(r, cpu_step),
+                   images: lambda r: images(r, cpu_step)}
     return Row(what, compare, goal, (a, b), of(measure), of(in_cpu_time.get(measure)))
 
 
@@ -70,6 +76,7 @@ class _Quick:
               ("pspnet", "thin_pspnet", 121, 2, 8), ("pspnet", "thin_pspnet", 121, 4, 8))
     keras = ("small_resnet", 129, 8)
     hand_split = ("thin_pspnet", 121, 8)
+    recompute = ("thin_pspnet", 121, 8)
     torch_crops = (65,)
     scaling = ("small_resnet", 129, 8)
     building, building_towers, building_ops = "thin_pspnet", (1, 2, 4), "pspnet50"
@@ -85,7 +92,7 @@ class _Quick:
         result = []
         for kind, network, crop, towers, batch in self.prices:
             result.append(self._price(kind, network, crop, towers, batch))
-        result += [self._keras(*self.keras), self._hand_split(*self.hand_split)]
+        result += [self._keras(*self.keras), self._hand_split(*self.hand_split), self._recompute(*self.recompute)]
         result += [self._torch(crop) for crop in self.torch_crops]
         result += [self._scaling(*self.scaling), self._building(), self._rate(*self.rate), self._pipeline(),
                    self._windows(*self.windows)]
@@ -127,6 +134,14 @@ class _Quick:
             over("step of the hand-split way / ours; " + case, ">=", 1.1, "hand_split", "sync", step),
             over("peak memory of the hand-split way / ours; " + case, ">=", 1.2, "hand_split", "sync", memory)])
 
+    def _recompute(self, network, crop, batch):
+        plain = self._training(network, crop, 2, batch, "sync")
+        case = "{}, 2 towers x {} of {}x{}".format(network, batch // 2, crop, crop)
+        about = "Cheap activations computed again in the backward pass, against kept: {}.".format(case)
+        return Contest("recompute", about, {"recompute": plain + ["--recompute"], "kept": plain}, [
+            over("step with recomputation / without; " + case, "<=", 1.1, "recompute", "kept", step),
+            over("peak memory with recomputation / without; " + case, "<=", 0.7, "recompute", "kept", memory)])
+
     def _torch(self, crop):
         def torch(**flags):
             return self._module("torch_step", "heavy", self._torch_python, crop=crop, batch=2, **flags)
@@ -161,8 +176,8 @@ class _Quick:
                     for n in self.building_towers}
         commands["ops"] = self._module("graph_building", network=self.building_ops, towers=2)
         a, b = "towers_{}".format(most), "towers_2"
-        rows = [over("{} a tower, {} towers / 2; {}".format(text, most, network), "<=", 1.0, a, b, lambda r, k=key: r[k])
-                for text, key in (("building: seconds", "tower_seconds"), ("ops", "tower_ops"))]
+        rows = [over("building: {} a tower, {} towers / 2; {}".format(text, most, network), "<=", 1.0, a, b, measure)
+                for text, measure in (("seconds", building_seconds), ("ops", lambda result: result["tower_ops"]))]
         rows.append(Row("ops a tower, 2 towers / those of the first sketch ({}); {}".format(SKETCH_OPS, self.building_ops),
                         "<=", 0.5, ("ops",), lambda turn: turn["ops"]["tower_ops"] / SKETCH_OPS))
         about = ("Building the graph of a training step, gradients and update included; seconds and memory are those of "
@@ -203,6 +218,7 @@ class _Full(_Quick):
               ("pspnet", "pspnet50", 473, 2, 2), ("pspnet", "pspnet50", 473, 4, 4))
     keras = ("resnet50", 225, 4)
     hand_split = ("pspnet50", 473, 2)
+    recompute = ("pspnet50", 473, 2)
     torch_crops = (473, 713)
     scaling = ("resnet50", 225, 8)
     building, building_towers, building_ops = "pspnet101", (1, 2, 4, 8, 16), "pspnet50"

@@ -129,8 +129,9 @@ def document(contests, results, suite, machine):
         where = time_by_op(result)
         if where:
             parts.append(where)
-        parts.append("{} turn{}, load of the machine before them {:.2f}.".format(
-            len(result["turns"]), "" if len(result["turns"]) == 1 else "s", result["load"]))
+        parts.append("{} turn{}; just before them other processes took {} of the processors.".format(
+            len(result["turns"]), "" if len(result["turns"]) == 1 else "s",
+            "an unknown part" if result["busy"] is None else "{:.0%}".format(result["busy"])))
         parts.append("```bash\n" + "\n".join(result["commands"]) + "\n```")
     return "\n\n".join(parts) + "\n"
 

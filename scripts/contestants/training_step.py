@@ -28,6 +28,7 @@ def main():
     parser.add_argument("--crop", type=int, default=65)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=1)
+    parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     tf.disable_eager_execution()
@@ -38,7 +39,7 @@ def measure(args):
     """The result of a run with parsed arguments, a dict."""
     devices = towers.tower_devices(args.towers, "cpu")
     with tf.Graph().as_default() as graph:
-        step, feed = build(args.network, args.norm, devices, args.batch, args.crop)
+        step, feed = build(args.network, args.norm, devices, args.batch, args.crop, recompute=args.recompute)
         result = count_ops(graph)
         with tf.Session(config=towers.session_config(devices)) as session:
             session.run(tf.global_variables_initializer())
@@ -50,14 +51,14 @@ def measure(args):
     return result
 
 
-def build(network, norm, devices, batch, crop):
-    """Adds the step to the default graph; returns (`towers.TrainStep`, what to feed)."""
+def build(network, norm, devices, batch, crop, **options):
+    """Adds the step to the default graph; returns (`towers.TrainStep`, what to feed). Options go to `build_train_step`."""
     tf.set_random_seed(0)
     image, label = data(network, batch, crop)
     inputs = {"image": tf.placeholder(tf.float32, image.shape), "label": tf.placeholder(tf.int32, label.shape)}
     optimizer = tf.train.MomentumOptimizer(LEARNING_RATE, MOMENTUM)
     step = towers.build_train_step(
-        networks.model(network, norm), towers.split_batch(inputs, len(devices)), optimizer, devices)
+        networks.model(network, norm), towers.split_batch(inputs, len(devices)), optimizer, devices, **options)
     return step, {inputs["image"]: image, inputs["label"]: label}
 
 
