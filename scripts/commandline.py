@@ -14,12 +14,16 @@ import logging
 import os
 import re
 import sys
+import traceback
 
 from absl import app, flags
 from absl import logging as absl_logging
 
 FLAGS = flags.FLAGS
 flags.DEFINE_bool("traceback", False, "Show the whole traceback of an error instead of one line.")
+
+
+_CONFIGURATION_MODULE = "config_config"  # ml_collections' name for the module that --config names
 
 
 class UsageError(ValueError):
@@ -95,12 +99,21 @@ def usage_errors():
     # ml_collections reports a misspelt setting as AttributeError or KeyError and a wrong type as TypeError.
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         text = str(error)
+        place = None if isinstance(error, UsageError) else _in_configuration(error)
         missing = re.search(r"Failed loading config file.*No such file or directory: (.*)", text, re.DOTALL)
+        inside = re.search(r"Attribute <class '(.*?)'>\.(\w+) does not exist .*lookup: ([\w.]+)", text)
         meant = re.search(r'Did you mean "(.*?)" instead of "(.*?)"', text)
-        if missing:
+        if place:
+            text = _failed_there(place, error)
+        elif missing:
             text = "no configuration file at {}".format(missing.group(1))
+        elif re.search(r"module .* has no attribute 'get_config'", text):
+            text = "the file that --config names has no function get_config(): give a configuration, as those in configs/"
         elif meant:
             text = "the configuration has no setting {1!r}: did you mean {0!r}?".format(*meant.groups())
+        elif inside:
+            text = "the configuration has no setting {2!r}: {1!r} cannot be set inside a value of type {0}".format(
+                *inside.groups())
         elif isinstance(error, KeyError):
             text = "the configuration has no setting {}".format(re.sub(r"\W", "", text))
         _fail(UsageError(text).with_traceback(error.__traceback__))
@@ -108,7 +121,27 @@ def usage_errors():
 
 def _parse(argv):
     with usage_errors():
-        return FLAGS(argv)
+        try:
+            return FLAGS(argv)
+        except Exception as error:
+            place = _in_configuration(error)
+            if place is None:
+                raise
+            raise UsageError(_failed_there(place, error)) from error
+
+
+def _in_configuration(error):
+    """Where in a configuration file an error arose, or None: absl runs the file of --config while it parses flags."""
+    if isinstance(error, SyntaxError):
+        return "configuration file {}, line {}".format(error.filename, error.lineno)
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__") == _CONFIGURATION_MODULE:
+            return "configuration file {}, line {}".format(frame.f_code.co_filename, line)
+    return None
+
+
+def _failed_there(place, error):
+    return "{}: {}: {}".format(place, type(error).__name__, getattr(error, "msg", None) or error)
 
 
 def _fail(error):

@@ -24,7 +24,14 @@ def main(arguments):
         raise UsageError("{} arguments; wanted one: a model_dir or a .meta file".format(len(arguments)))
     graph = tf.Graph()
     with graph.as_default():
-        tf.train.import_meta_graph(meta_file(arguments[0]), clear_devices=False)
+        path = meta_file(arguments[0])
+        try:
+            tf.train.import_meta_graph(path, clear_devices=False)
+            if not graph.get_operations():  # an empty file is a message without a field
+                raise ValueError("it holds no op")
+        except (OSError, ValueError) as error:
+            raise ValueError("{} is no graph that tf.train.Saver wrote ({}): give the model_dir of a run, or a .meta "
+                             "file".format(path, commandline.one_line(error))) from error
     found = towers.inspect(graph)
     print(found)
     if found.problems:

@@ -41,6 +41,9 @@ def check_values(config, rules):
 
 def check_data_set(config, choices, hint):
     """UsageError where a configuration is of a data set for another script: all its other settings differ too."""
+    if not isinstance(config, config_dict.ConfigDict):
+        raise UsageError("get_config() of the configuration file returns {!r}: it must return a ConfigDict, as those in "
+                         "configs/ do".format(config))
     if config.get("dataset") not in choices:
         raise UsageError("config.dataset is {!r}: it must be one of {} ({})".format(
             config.get("dataset"), ", ".join(choices), hint))

@@ -107,6 +107,9 @@ def _zip_reader(path):
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise WeightsFileError("{} is cut off or damaged ({}): fetch it again".format(path, error)) from error
+    if not names:
+        raise WeightsFileError("{} holds no arrays: compare its size with the original's ({} bytes here)".format(
+            path, os.path.getsize(path)))
     if any(re.search(r"(^|/)data\.pkl$", name) for name in names):
         return _read_torch
     if names and all(name.endswith(".npy") for name in names):

@@ -131,3 +131,8 @@ def test_a_broken_config_json_is_named(tmp_path):
     with pytest.raises(ValueError, match="config.json is no JSON of settings"):
         configuration.read(str(tmp_path))
     assert configuration.read(str(tmp_path / "elsewhere")) is None
+
+
+def test_a_file_that_returns_no_settings_is_told_what_to_return():
+    with pytest.raises(UsageError, match="returns 3: it must return a ConfigDict"):
+        configuration.check(3)

@@ -30,3 +30,11 @@ def test_what_is_wrong_is_listed_and_fails(tmp_path):
 @pytest.mark.parametrize("name", ["", "nothing.meta"])
 def test_no_graph_there(tmp_path, name):
     assert "give the model_dir of a run, or a .meta file" in failed(run("inspect_graph", str(tmp_path / name)))
+
+
+def test_a_file_that_is_no_graph_is_named(tmp_path):
+    for number, content in enumerate((b"node { name: 'x' }", b"\xff\xfe\x00", b"")):
+        path = tmp_path / "graph{}.pbtxt".format(number)
+        path.write_bytes(content)
+        told = failed(run("inspect_graph", str(path)))
+        assert str(path) in told and "give the model_dir of a run, or a .meta file" in told

@@ -22,11 +22,21 @@ WRONG_FLAGS = {
         ["--config.batch_size=6", "--config.accumulate_steps=4"], ["batch_size 6", "4 runs"]),
     "an unknown precision": (["--config.precision=half"], ["config.precision", "half", "bfloat16"]),
     "a misspelt setting": (["--config.batch_siz=2"], ["batch_siz", "batch_size"]),
+    "a setting inside a number": (["--config.batch_size.half=2"], ["no setting 'batch_size.half'", "of type int"]),
     "a setting of another type": (["--config.batch_size=two"], ["batch_size", "two"]),
     "a value out of range": (["--config.input.flip_probability=2"], ["input.flip_probability", "2.0"]),
     "an unknown flag": (["--num_gpu=2"], ["num_gpu"]),
     "an argument that is no flag": (["2"], ["'2'"]),
     "no such configuration": (["--config=nowhere.py"], ["nowhere.py"]),
+}
+
+# What is in the file of the configuration, and what the line must say.
+WRONG_CONFIGURATIONS = {
+    "no Python": ("def get_config(:\n", ["no Python.py, line 1", "SyntaxError"]),
+    "an import that fails": ("import nowhere_to_be_found\n", ["an import that fails.py, line 1", "nowhere_to_be_found"]),
+    "an error in get_config": ("def get_config():\n    return {}['lost']\n", ["an error in get_config.py, line 2", "lost"]),
+    "no get_config": ("x = 1\n", ["get_config()"]),
+    "no settings": ("def get_config():\n    return 3\n", ["no setting", "of type int"]),
 }
 
 
@@ -79,7 +89,12 @@ WRONG_DATA = {damage.__name__: damage for damage in (without_label, unknown_id, 
 def refusals(streets, tmp_path_factory):
     """Runs every case, two at a time: a dict of (result, words the line must hold, model_dir)."""
     top, commands, expected = tmp_path_factory.mktemp("wrong"), {}, {}
-    for number, (case, (arguments, words)) in enumerate(WRONG_FLAGS.items()):
+    given = dict(WRONG_FLAGS)
+    for case, (text, words) in WRONG_CONFIGURATIONS.items():
+        file = top / (case + ".py")
+        file.write_text(text)
+        given[case] = (["--config={}".format(file)], words)
+    for number, (case, (arguments, words)) in enumerate(given.items()):
         model_dir = str(top / "flags{}".format(number))
         commands[case] = train("--data_dir=" + streets, "--model_dir=" + model_dir, *arguments)
         expected[case] = (words, model_dir)
@@ -91,7 +106,7 @@ def refusals(streets, tmp_path_factory):
     return {case: (results[case],) + expected[case] for case in commands}
 
 
-@pytest.mark.parametrize("case", list(WRONG_FLAGS) + list(WRONG_DATA))
+@pytest.mark.parametrize("case", list(WRONG_FLAGS) + list(WRONG_CONFIGURATIONS) + list(WRONG_DATA))
 def test_train_refuses_in_one_line_and_writes_nothing(refusals, case):
     result, words, model_dir = refusals[case]
     told = failed(result)
