@@ -8,7 +8,6 @@ their order are those of the archive's objectInfo150.txt, of which the first nam
 challenge gives no colours with the images; these are drawn by a formula, far apart for neighbouring numbers.
 """
 
-import colorsys
 import glob
 import os
 
@@ -39,12 +38,15 @@ NUM_CLASSES = 150
 
 
 def _colors():
-    """[150, 3] uint8: hues a golden section apart, in five rounds of saturation and brightness."""
-    rounds = ((0.85, 0.95), (0.55, 0.95), (0.85, 0.65), (0.45, 0.70), (0.95, 0.45))
-    return np.array([
-        [round(255 * v) for v in colorsys.hsv_to_rgb(k * 0.6180339887 % 1, *rounds[k % len(rounds)])]
-        for k in range(NUM_CLASSES)
-    ], np.uint8)
+    """[150, 3] uint8: of six levels a channel, each as far as can be from those before it, and neither grey nor black."""
+    levels = np.stack(np.meshgrid(*[np.arange(0, 256, 51)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    levels = levels[(np.ptp(levels, axis=1) > 0) & (levels.sum(axis=1) > 102)]
+    chosen = [levels[np.argmax(levels[:, 0])]]
+    distance = np.full(len(levels), np.inf)
+    while len(chosen) < NUM_CLASSES:
+        distance = np.minimum(distance, np.square(levels - chosen[-1]).sum(axis=1))
+        chosen.append(levels[np.argmax(distance)])
+    return np.array(chosen, np.uint8)
 
 
 def _encoding():
