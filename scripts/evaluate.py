@@ -71,10 +71,7 @@ def main():
         more = official_scores(scorer, result) if scorer else {}
 
     if not result.scores["num_classes_present"]:
-        raise ValueError(
-            "no pixel of the {} image(s) of {!r} in {} has a true class that is scored, so there is no score (the labels of a "
-            "test split are not given out; predict.py --submission makes what its server takes): name another --split"
-            .format(len(examples), split, FLAGS.data_dir or "the data set"))
+        raise evaluation.no_truth(examples, split, FLAGS.data_dir)
     print(report.class_table(result.scores, datasets.of(config).class_names))
     settings = {name: config.eval[name] for name in ("crop_size", "stride_rate", "scales", "flip")}
     evaluation.write_metrics(

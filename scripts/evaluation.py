@@ -72,6 +72,14 @@ class Evaluator:
         return Result(metrics.scores(confusion), len(self._examples), samples, confusion, datasets.of(self._config))
 
 
+def no_truth(examples, split, data_dir):
+    """The ValueError where no pixel of a split counts."""
+    return ValueError(
+        "no pixel of the {} image(s) of {!r} in {} has a true class that is scored, so there is no score (the labels of a "
+        "test split are not given out; predict.py --submission makes what its server takes): name another --split"
+        .format(len(examples), split, data_dir or "the data set"))
+
+
 def summary_line(result):
     """The scores in one line."""
     return (

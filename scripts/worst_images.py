@@ -50,6 +50,8 @@ def main():
     evaluator.network.load_checkpoint(checkpoint)
     with tqdm.tqdm(evaluator.each(), total=len(examples), unit="image", disable=not sys.stderr.isatty()) as scored:
         rows, worst = image_ranking.rank(scored, FLAGS.by, FLAGS.num_images)
+    if not any(row.pixels for row in rows):
+        raise evaluation.no_truth(examples, split, FLAGS.data_dir)
 
     data_set = datasets.of(config)
     csv_path, sheet_path = (os.path.join(folder, "worst_{}.{}".format(split, kind)) for kind in ("csv", "png"))

@@ -115,4 +115,7 @@ def test_a_split_without_a_true_pixel_has_no_score(streets, trained, tmp_path):
     told = failed(run("evaluate", "--model_dir=" + trained[0], "--data_dir={}".format(root), "--split=test",
                       "--output={}".format(tmp_path / "scores.json")))
     assert "'test'" in told and "no score" in told
+    told = failed(run("worst_images", "--model_dir=" + trained[0], "--data_dir={}".format(root), "--split=test",
+                      "--output_dir={}".format(tmp_path)))
+    assert "'test'" in told and "no score" in told and not list(tmp_path.glob("worst_*"))
     assert not (tmp_path / "scores.json").exists()
