@@ -1,5 +1,6 @@
 """What the networks keep in memory for the backward pass, with and without recomputation."""
 
+import pytest
 import tensorflow.compat.v1 as tf
 
 import towers
@@ -8,6 +9,7 @@ from tests.models.test_pspnet import config
 from tests.towers.test_recomputation import kept
 
 
+@pytest.mark.long
 def test_pspnet_50_keeps_six_tenths_of_its_activations_where_cheap_ones_are_recomputed():
     network = config(backbone="resnet50", pyramid_channels=512, head_channels=512, aux_channels=256, norm="sync")
 

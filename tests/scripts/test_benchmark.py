@@ -115,6 +115,7 @@ def measured(**flags):
     return training_step.measure(argparse.Namespace(**dict(defaults, **flags)))
 
 
+@pytest.mark.long
 def test_hand_split_and_synchronised_steps_start_from_one_loss_and_take_the_same_step():
     sync, hand_split = (measured(norm=norm) for norm in ("sync", "hand_split"))
     assert sync["first_loss"] == pytest.approx(hand_split["first_loss"], rel=1e-4)
@@ -135,11 +136,13 @@ def test_hand_split_and_synchronised_steps_start_from_one_loss_and_take_the_same
         assert difference <= 2e-2 * np.abs(value).max() + 1e-6, name  # float32, and kinks of ReLUs
 
 
+@pytest.mark.long
 def test_a_step_with_recomputation_starts_from_the_same_loss():
     kept, recomputed = (measured(network="small_resnet", recompute=recompute) for recompute in (False, True))
     assert kept["first_loss"] == recomputed["first_loss"] and recomputed["ops"] > kept["ops"]
 
 
+@pytest.mark.long
 def test_a_traced_step_tells_what_each_kind_of_op_took():
     seconds = measured(network="small_resnet", profile=True)["op_seconds"]
     assert {"Conv2DBackpropFilter", "Conv2DBackpropInput"} <= set(seconds)
@@ -168,6 +171,7 @@ print(float(np.mean(keras_step.tf.nn.sparse_softmax_cross_entropy_with_logits(la
 """
 
 
+@pytest.mark.long
 def test_the_keras_network_is_ours(tmp_path):
     """Its variables are as many and have the shapes of ours, layer by layer, and with our values it has our loss."""
     pytest.importorskip("tf_keras", reason="the Keras contestant needs tf_keras")
@@ -238,6 +242,7 @@ def test_the_pipeline_in_opencv_gives_our_crops(number, tmp_path):
     assert np.percentile(grey, 99) < 2.5 and np.mean(our_label == label) > 0.995
 
 
+@pytest.mark.long
 def test_both_pipelines_draw_the_same_and_come_out_alike(tmp_path):
     pytest.importorskip("cv2", reason="the OpenCV contestant needs OpenCV")
     from scripts.contestants import input_pipeline
@@ -253,6 +258,7 @@ def test_both_pipelines_draw_the_same_and_come_out_alike(tmp_path):
             one.close()
 
 
+@pytest.mark.long
 def test_both_ways_over_windows_give_the_same_probabilities():
     from scripts.contestants import sliding_windows
 
@@ -262,6 +268,7 @@ def test_both_ways_over_windows_give_the_same_probabilities():
     assert sums[0] == pytest.approx(sums[1], rel=1e-6) and sums[0] > 0
 
 
+@pytest.mark.long
 def test_building_tells_ops_and_seconds_a_tower():
     from scripts.contestants import graph_building
 
@@ -271,6 +278,7 @@ def test_building_tells_ops_and_seconds_a_tower():
     assert three["tower_seconds"] == pytest.approx(three["step_seconds"][0] / 3)
 
 
+@pytest.mark.long
 def test_the_command_measures_writes_and_goes_on(tmp_path):
     files = ["--output={}".format(tmp_path / "B.md"), "--results={}".format(tmp_path / "B.json")]
     output = succeeded(run("benchmark", "--only=hand_split", "--rounds=1", "--steps=1", *files))

@@ -50,6 +50,7 @@ def results(scenes, tmp_path_factory):
     return trained, folder
 
 
+@pytest.mark.long
 def test_training_scores_each_of_the_150_classes_by_name(results):
     trained, folder = results
     assert "150 classes" in trained
@@ -63,6 +64,7 @@ def test_training_scores_each_of_the_150_classes_by_name(results):
     assert metrics["num_images"] == 3 and len(os.listdir(str(folder / "run" / "pictures"))) == 2
 
 
+@pytest.mark.long
 def test_prediction_writes_the_values_of_the_data_set_s_own_files(results):
     _, folder = results
     written, = [name for name in os.listdir(str(folder / "out")) if name.endswith("_labelIds.png")]

@@ -14,7 +14,7 @@ import towers
 from tests.towers import cluster_worker, oracles
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SHAPES = [(2, 1), (2, 2), (3, 1), (3, 2)]
+SHAPES = [(2, 2)] + [pytest.param(shape, marks=pytest.mark.long) for shape in ((2, 1), (3, 1), (3, 2))]
 DTYPES = ("float64", "float32")
 
 
@@ -28,7 +28,7 @@ def free_ports(count):
     return ports
 
 
-@pytest.fixture(scope="module", params=SHAPES, ids=["%dx%d" % shape for shape in SHAPES])
+@pytest.fixture(scope="module", params=SHAPES, ids=lambda shape: "%dx%d" % shape)
 def run(request, tmp_path_factory):
     """What the workers of a cluster wrote: (number of workers, towers a worker, one dict a worker)."""
     num_workers, num_local = request.param

@@ -68,7 +68,8 @@ def run(model, num_towers, recompute, **kwargs):
             return gradients, losses, sess.run(tf.global_variables())
 
 
-@pytest.mark.parametrize("model,num_towers", [(residual, 2), (controlled, 1), (controlled, 2), (shared, 1), (shared, 2)])
+@pytest.mark.parametrize("model,num_towers", [
+    pytest.param(residual, 2, marks=pytest.mark.long), (controlled, 1), (controlled, 2), (shared, 1), (shared, 2)])
 def test_gradients_losses_and_variables_are_the_same_to_the_bit(model, num_towers):
     expected, got = (run(model, num_towers, recompute) for recompute in (False, True))
     assert expected[1][-1] < expected[1][0]
@@ -98,6 +99,7 @@ def kept(graph):
     return found
 
 
+@pytest.mark.long
 def test_outputs_of_convolutions_and_every_second_sum_are_kept():
     sizes = {}
     for recompute in (False, True):
