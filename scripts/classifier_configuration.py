@@ -8,7 +8,7 @@ from ml_collections import config_dict
 from configs import cifar10_resnet
 from scripts import commandline, configuration, setting_rules
 from scripts.commandline import UsageError
-from scripts.setting_rules import number, one_of, rule, whole
+from scripts.setting_rules import number, numbers, one_of, rule, whole, within
 
 
 def describes_classifier(config):
@@ -45,21 +45,22 @@ _RULES = (
         "a whole number above 0",
         lambda v: whole(v) and v > 0,
     )
+    + rule("input.shuffle", "True or False", lambda v: isinstance(v, bool))
     + rule("seed", "a whole number, 0 or more", lambda v: whole(v) and v >= 0)
     + rule("input.pad", "a whole number, 0 to 32", lambda v: whole(v) and 0 <= v <= 32)
-    + rule("input.flip_probability", "a probability, 0 to 1", lambda v: 0 <= v <= 1)
+    + rule("input.flip_probability", "a probability, 0 to 1", within(0, 1))
     + rule("num_classes", "10, the classes of CIFAR-10", lambda v: v == 10)
     + rule(
         "input.mean",
         "three numbers from 0 to 255, for red, green and blue",
-        lambda v: len(v) == 3 and all(number(c) and 0 <= c <= 255 for c in v),
+        lambda v: numbers(v, within(0, 255), 3),
     )
     + rule(
         "input.std",
         "three numbers above 0, for red, green and blue",
-        lambda v: len(v) == 3 and all(number(c) and c > 0 for c in v),
+        lambda v: numbers(v, lambda c: c > 0, 3),
     )
-    + rule("optimizer.momentum model.norm_momentum", "from 0 up to, but not, 1", lambda v: 0 <= v < 1)
+    + rule("optimizer.momentum model.norm_momentum", "from 0 up to, but not, 1", lambda v: number(v) and 0 <= v < 1)
     + rule(
         "optimizer.learning_rate optimizer.factor model.norm_epsilon",
         "a number above 0",
@@ -69,7 +70,7 @@ _RULES = (
     + rule(
         "optimizer.boundaries",
         "steps above 0, such as (64000, 96000)",
-        lambda v: isinstance(v, tuple) and all(whole(step) and step > 0 for step in v),
+        lambda v: isinstance(v, (tuple, list)) and (not v or numbers(v, lambda step: whole(step) and step > 0)),
     )
     + one_of("train_split", "train", "test")
     + one_of("eval_split", "train", "test")

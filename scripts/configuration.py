@@ -14,7 +14,7 @@ from ml_collections import config_dict, config_flags
 from configs import cityscapes_pspnet50
 from scripts import commandline, datasets, setting_rules
 from scripts.commandline import UsageError
-from scripts.setting_rules import number, one_of, rule, whole
+from scripts.setting_rules import number, numbers, one_of, rule, whole, within
 
 FLAGS = flags.FLAGS
 FILE_NAME = "config.json"
@@ -42,7 +42,7 @@ def name(holder):
 def load(holder):
     """The checked configuration of the command line, as an editable copy of its own."""
     with commandline.usage_errors():
-        return config_dict.ConfigDict(check(holder.value).to_dict())
+        return config_dict.ConfigDict(_tuples(check(holder.value).to_dict()))
 
 
 def check(config):
@@ -58,11 +58,9 @@ def check(config):
             )
         )
     weights = config.loss.class_weights
-    if weights is not None and not (len(weights) == config.num_classes and all(w >= 0 for w in weights)):
-        raise UsageError(
-            "config.loss.class_weights has {} values: it must be one weight, 0 or more, for "
-            "each of the {} classes".format(len(weights), config.num_classes)
-        )
+    if weights is not None and not (numbers(weights, lambda w: w >= 0, config.num_classes) and any(weights)):
+        raise UsageError("config.loss.class_weights is {}: it must be None, or a weight for each of the {} classes, 0 or more "
+                         "and not all 0".format(setting_rules.shown(weights), config.num_classes))
     return config
 
 
@@ -135,7 +133,11 @@ def _tuples(value):
 
 
 def _sizes(value):
-    return len(value) == 2 and all(whole(side) and side > 0 for side in value)
+    return numbers(value, lambda side: whole(side) and 0 < side <= 16384, 2)
+
+
+def _split(value):
+    return isinstance(value, str) and value.strip() != "" and not {"/", "\\", "\0"} & set(value) and value not in (".", "..")
 
 
 _RULES = (
@@ -151,39 +153,38 @@ _RULES = (
         "a whole number, 0 or more",
         lambda v: whole(v) and v >= 0,
     )
-    + rule("recompute", "True or False", lambda v: isinstance(v, bool))
+    + rule("recompute eval.flip input.cache input.shuffle model.align_corners", "True or False", lambda v: isinstance(v, bool))
+    + rule("train_split eval_split", "the name of a folder in the data set, such as 'val'", _split)
     + one_of("precision", "float32", "bfloat16", "float16")
     + rule("ignore_label", "255, which every data set's labels are mapped to", lambda v: v == 255)
-    + rule("input.crop_size eval.crop_size", "two whole numbers above 0: (height, width)", _sizes)
-    + rule("input.resize", "a factor above 0, at most 4", lambda v: 0 < v <= 4)
+    + rule("input.crop_size eval.crop_size", "two whole numbers, 1 to 16384: (height, width)", _sizes)
+    + rule("input.resize", "a factor above 0, at most 4", lambda v: v != 0 and within(0, 4)(v))
     + rule(
         "input.scale_range",
-        "two factors above 0, (smallest, largest)",
-        lambda v: len(v) == 2 and all(map(number, v)) and 0 < v[0] <= v[1],
+        "two factors above 0, at most 100, (smallest, largest)",
+        lambda v: numbers(v, lambda factor: 0 < factor <= 100, 2) and v[0] <= v[1],
     )
-    + rule("input.rotate_degrees", "from 0 to 180", lambda v: 0 <= v <= 180)
+    + rule("input.rotate_degrees", "from 0 to 180", within(0, 180))
     + rule(
         "input.rotate_probability input.blur_probability input.flip_probability",
         "a probability, 0 to 1",
-        lambda v: 0 <= v <= 1,
+        within(0, 1),
     )
     + rule(
         "input.mean",
         "three numbers from 0 to 255, for red, green and blue",
-        lambda v: len(v) == 3 and all(0 <= c <= 255 for c in v),
+        lambda v: numbers(v, within(0, 255), 3),
     )
-    + rule(
-        "input.std", "three numbers above 0, for red, green and blue", lambda v: len(v) == 3 and min(v) > 0
-    )
+    + rule("input.std", "three numbers above 0, for red, green and blue", lambda v: numbers(v, lambda c: c > 0, 3))
     + rule(
         "model.pyramid_bins",
         "whole numbers above 0, such as (1, 2, 3, 6)",
-        lambda v: len(v) > 0 and all(whole(b) and b > 0 for b in v),
+        lambda v: numbers(v, lambda b: whole(b) and b > 0),
     )
     + rule(
         "model.dropout optimizer.momentum model.norm_momentum",
         "from 0 up to, but not, 1",
-        lambda v: 0 <= v < 1,
+        lambda v: number(v) and 0 <= v < 1,
     )
     + rule(
         "model.norm_epsilon optimizer.learning_rate optimizer.power",
@@ -195,9 +196,9 @@ _RULES = (
         "a number, 0 or more",
         lambda v: number(v) and v >= 0,
     )
-    + rule("loss.hard_pixel_fraction", "a share above 0, at most 1", lambda v: v is None or 0 < v <= 1)
-    + rule("eval.stride_rate", "above 0, at most 1", lambda v: 0 < v <= 1)
-    + rule("eval.scales", "factors above 0, such as (1.0,)", lambda v: len(v) > 0 and all(s > 0 for s in v))
+    + rule("loss.hard_pixel_fraction", "a share above 0, at most 1", lambda v: v is None or (v != 0 and within(0, 1)(v)))
+    + rule("eval.stride_rate", "above 0, at most 1", lambda v: v != 0 and within(0, 1)(v))
+    + rule("eval.scales", "factors above 0, at most 100, such as (1.0,)", lambda v: numbers(v, lambda s: 0 < s <= 100))
     + rule(
         "eval.max_images eval.long_side", "a whole number above 0", lambda v: v is None or (whole(v) and v > 0)
     )

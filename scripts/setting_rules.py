@@ -9,6 +9,8 @@ from ml_collections import config_dict
 
 from scripts.commandline import UsageError
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 def rule(names, wanted, holds):
     """The same rule for each of the settings named in one string."""
@@ -16,15 +18,28 @@ def rule(names, wanted, holds):
 
 
 def one_of(name, *choices):
-    return rule(name, "one of {}".format(", ".join(choices)), lambda value: value in choices)
+    return rule(name, "one of {}".format(", ".join(choices)), lambda value: isinstance(value, str) and value in choices)
 
 
 def number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
+    """Whether a value is a finite number that float32 can hold; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def whole(value):
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether a value is a whole number that int32 can hold, which is what they become in a graph."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31
+
+
+def within(low, high):
+    """A predicate: a number from `low` to `high`."""
+    return lambda value: number(value) and low <= value <= high
+
+
+def numbers(value, holds, count=None):
+    """Whether a value is a tuple or list, not empty, of `count` numbers that `holds` is true of."""
+    return (isinstance(value, (tuple, list)) and len(value) > 0 and count in (None, len(value))
+            and all(number(item) and holds(item) for item in value))
 
 
 def check_values(config, rules):
@@ -36,17 +51,17 @@ def check_values(config, rules):
         except TypeError:  # a string where a number is due
             good = False
         if not good:
-            raise UsageError("config.{} is {!r}: it must be {}".format(name, value, wanted))
+            raise UsageError("config.{} is {}: it must be {}".format(name, shown(value), wanted))
 
 
 def check_data_set(config, choices, hint):
     """UsageError where a configuration is of a data set for another script: all its other settings differ too."""
     if not isinstance(config, config_dict.ConfigDict):
-        raise UsageError("get_config() of the configuration file returns {!r}: it must return a ConfigDict, as those in "
-                         "configs/ do".format(config))
+        raise UsageError("get_config() of the configuration file returns {}: it must return a ConfigDict, as those in "
+                         "configs/ do".format(shown(config)))
     if config.get("dataset") not in choices:
-        raise UsageError("config.dataset is {!r}: it must be one of {} ({})".format(
-            config.get("dataset"), ", ".join(choices), hint))
+        raise UsageError("config.dataset is {}: it must be one of {} ({})".format(
+            shown(config.get("dataset")), ", ".join(choices), hint))
 
 
 def check_names(config, full, file, prefix=""):
@@ -58,7 +73,18 @@ def check_names(config, full, file, prefix=""):
         if name not in full:
             raise UsageError("config.{}{} is no setting: {} has them all".format(prefix, name, file))
         if isinstance(full[name], config_dict.ConfigDict):
+            if not isinstance(config[name], config_dict.ConfigDict):
+                raise UsageError("config.{}{} is {}: it must be the settings {}".format(
+                    prefix, name, shown(config[name]), ", ".join(full[name].keys())))
             check_names(config[name], full[name], file, prefix + name + ".")
+
+
+def shown(value):
+    """A value as a message shows it: in one line, cut where it is long."""
+    if isinstance(value, config_dict.ConfigDict):
+        value = value.to_dict()
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def get(config, name):
