@@ -28,14 +28,10 @@ from scripts import (
     evaluation,
     initial_weights,
     network,
-    profile_hook,
     report,
     training_flags,
+    training_run,
 )
-from scripts.history import History
-from scripts.progress import Progress
-from scripts.training_hooks import EvaluationHook, evaluate_and_write
-from towers.session import BestCheckpoint, run_training
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
 flags.adopt_module_key_flags(configuration)
@@ -47,14 +43,9 @@ FLAGS = flags.FLAGS
 def main():
     # Whatever can be refused is refused before anything is written.
     config = configuration.load(CONFIG)
-    stop_step = FLAGS.max_steps or config.max_steps
-    config.max_steps = max(config.max_steps, stop_step)
-    devices = towers.tower_devices(FLAGS.num_gpus, FLAGS.device_type)
-    check_sizes(config, len(devices))
-    model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
-    training_flags.check_model_dir(config, model_dir)
-    checkpoint, start_step = checkpoints.find(model_dir)
-    profiled = profile_hook.parse(FLAGS.profile, start_step, stop_step)
+    run = training_run.plan(config, configuration.name(CONFIG))
+    network.check_crop(config, "input.crop_size")
+    network.check_crop(config, "eval.crop_size")
     draw = not FLAGS.dry_run
     train_examples = datasets.open_split(config, FLAGS.data_dir, config.train_split, draw=draw)
     eval_examples = datasets.open_split(
@@ -63,27 +54,27 @@ def main():
 
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
-    batch = next_batch(config, train_examples, start_step)
-    parts = towers.split_batch(batch, len(devices))
-    train_step, learning_rate = network.train_step(config, parts, devices)
+    batch = next_batch(config, train_examples, run.start_step)
+    parts = towers.split_batch(batch, len(run.devices))
+    train_step, learning_rate = network.train_step(config, parts, run.devices)
     started = None
-    if checkpoint:
-        initial_weights.refuse_as_run(checkpoint)
-        checkpoints.check(checkpoint, tf.global_variables())
+    if run.checkpoint:
+        initial_weights.refuse_as_run(run.checkpoint)
+        checkpoints.check(run.checkpoint, tf.global_variables())
     elif config.init_checkpoint:
         started = initial_weights.start_from(config.init_checkpoint, config)
-    evaluator = evaluation.Evaluator(config, devices, eval_examples)
+    evaluator = evaluation.Evaluator(config, run.devices, eval_examples)
 
     print(
         report.describe(
             config,
-            devices,
+            run.devices,
             train_step,
             [part["label"].shape[0] for part in parts],
             train_examples,
             eval_examples,
-            start_step,
-            stop_step,
+            run.start_step,
+            run.stop_step,
         ),
         flush=True,
     )
@@ -93,42 +84,8 @@ def main():
         print("dry run: no step taken")
         return
 
-    os.makedirs(model_dir, exist_ok=True)
-    configuration.save(config, model_dir)
-    history = History(model_dir, start_step)
-    if start_step < stop_step:
-        add_summaries(config, parts[0], train_step, learning_rate)
-        shown = Progress(
-            train_step, learning_rate, config.batch_size, stop_step, config.log.every_steps, history
-        )
-        best = BestCheckpoint(model_dir)
-        scored = EvaluationHook(evaluator, shown, history, model_dir, config, stop_step, best)
-        ended = run_training(
-            train_step,
-            model_dir,
-            stop_step,
-            config=towers.session_config(devices),
-            save_every=config.checkpoint.every_steps,
-            keep=config.checkpoint.keep,
-            hooks=[shown, scored] + ([profile_hook.ProfileHook(profiled, shown, model_dir)] if profiled else []),
-            summary_every=config.log.summary_every_steps,
-            batch_size=config.batch_size,
-        )
-        if ended.signal:
-            print(training_flags.stopped(ended))
-            return
-    else:
-        print("{} is at step {} already: nothing to train".format(model_dir, start_step))
-        evaluator.network.load_checkpoint(checkpoint)
-        evaluate_and_write(evaluator, start_step, history, model_dir, config, print)
-    print("written: {}".format(model_dir))
-
-
-def check_sizes(config, num_towers):
-    """UsageError unless every tower gets an example and the network takes the crops."""
-    training_flags.check_batch(config, num_towers, config.accumulate_steps)
-    network.check_crop(config, "input.crop_size")
-    network.check_crop(config, "eval.crop_size")
+    add_summaries(config, parts[0], train_step)
+    training_run.carry_out(run, config, train_step, learning_rate, evaluator)
 
 
 def next_batch(config, examples, start_step):
@@ -146,15 +103,14 @@ def next_batch(config, examples, start_step):
     return {"image": batch["image"], "label": batch["label"]}
 
 
-def add_summaries(config, part, train_step, learning_rate):
-    """For TensorBoard: the learning rate, and tower 0's images with truth and prediction."""
+def add_summaries(config, part, train_step):
+    """For TensorBoard: tower 0's images with truth and prediction."""
     with tf.device("/cpu:0"):
         palette = tf.constant(datasets.of(config).palette)
         image = part["image"] * tf.constant(config.input.std) + tf.constant(config.input.mean)
         image = tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8)
         truth = tf.gather(palette, part["label"])
         prediction = tf.gather(palette, train_step.outputs[0]["prediction"])
-        tf.summary.scalar("learning_rate", learning_rate)
         tf.summary.image("image_truth_prediction", tf.concat([image, truth, prediction], axis=2), 4)
 
 

@@ -20,12 +20,8 @@ from absl import flags
 
 import towers
 from inputs import cifar10
-from scripts import checkpoints, classifier, classifier_configuration, configuration, profile_hook, training_flags
+from scripts import checkpoints, classifier, classifier_configuration, configuration, training_flags, training_run
 from scripts.commandline import UsageError
-from scripts.history import History
-from scripts.progress import Progress
-from scripts.training_hooks import EvaluationHook
-from towers.session import BestCheckpoint, run_training
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "cifar10_resnet.py"))
 flags.adopt_module_key_flags(configuration)
@@ -37,14 +33,7 @@ FLAGS = flags.FLAGS
 def main():
     # Whatever can be refused is refused before anything is written.
     config = classifier_configuration.load(CONFIG)
-    stop_step = FLAGS.max_steps or config.max_steps
-    config.max_steps = max(config.max_steps, stop_step)
-    devices = towers.tower_devices(FLAGS.num_gpus, FLAGS.device_type)
-    training_flags.check_batch(config, len(devices))
-    model_dir = FLAGS.model_dir or os.path.join(ROOT, "runs", configuration.name(CONFIG))
-    training_flags.check_model_dir(config, model_dir, classifier_configuration.read)
-    checkpoint, start_step = checkpoints.find(model_dir)
-    profiled = profile_hook.parse(FLAGS.profile, start_step, stop_step)
+    run = training_run.plan(config, configuration.name(CONFIG), classifier_configuration.read)
     if not FLAGS.data_dir:
         raise UsageError("--data_dir is missing: name the folder that holds data_batch_1.bin and test_batch.bin")
     train, test = (cifar10.open_split(FLAGS.data_dir, split) for split in (config.train_split, config.eval_split))
@@ -52,52 +41,26 @@ def main():
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
     with tf.device("/cpu:0"):
-        dataset = cifar10.train_dataset(train, config.batch_size, config.seed, start_step, **config.input.to_dict())
+        dataset = cifar10.train_dataset(train, config.batch_size, config.seed, run.start_step, **config.input.to_dict())
         batch = tf.data.make_one_shot_iterator(dataset).get_next()
-    parts = towers.split_batch({name: batch[name] for name in ("image", "label")}, len(devices))
+    parts = towers.split_batch({name: batch[name] for name in ("image", "label")}, len(run.devices))
     learning_rate = classifier.learning_rate(config)
     train_step = towers.build_train_step(
         classifier.training_model(config),
         parts,
         tf.train.MomentumOptimizer(learning_rate, config.optimizer.momentum),
-        devices,
+        run.devices,
         gradient_transform=classifier.gradient_transform(config),
     )
-    if checkpoint:
-        checkpoints.check(checkpoint, tf.global_variables())
-    evaluator = classifier.Evaluator(config, devices[0], test)
-    print(describe(config, devices, parts, train, test, start_step, stop_step), flush=True)
+    if run.checkpoint:
+        checkpoints.check(run.checkpoint, tf.global_variables())
+    evaluator = classifier.Evaluator(config, run.devices[0], test)
+    print(describe(config, run.devices, parts, train, test, run.start_step, run.stop_step), flush=True)
     if FLAGS.dry_run:
         print("dry run: no step taken")
         return
 
-    os.makedirs(model_dir, exist_ok=True)
-    configuration.save(config, model_dir)
-    history = History(model_dir, start_step)
-    if start_step >= stop_step:
-        print("{} is at step {} already: nothing to train".format(model_dir, start_step))
-        evaluator.network.load_checkpoint(checkpoint)
-        classifier.evaluate_and_write(evaluator, start_step, history, model_dir, config, print)
-    else:
-        tf.summary.scalar("learning_rate", learning_rate)
-        shown = Progress(train_step, learning_rate, config.batch_size, stop_step, config.log.every_steps, history)
-        scored = EvaluationHook(evaluator, shown, history, model_dir, config, stop_step, BestCheckpoint(model_dir),
-                                classifier.evaluate_and_write)
-        ended = run_training(
-            train_step,
-            model_dir,
-            stop_step,
-            config=towers.session_config(devices),
-            save_every=config.checkpoint.every_steps,
-            keep=config.checkpoint.keep,
-            hooks=[shown, scored] + ([profile_hook.ProfileHook(profiled, shown, model_dir)] if profiled else []),
-            summary_every=config.log.summary_every_steps,
-            batch_size=config.batch_size,
-        )
-        if ended.signal:
-            print(training_flags.stopped(ended))
-            return
-    print("written: {}".format(model_dir))
+    training_run.carry_out(run, config, train_step, learning_rate, evaluator, classifier.evaluate_and_write)
 
 
 def describe(config, devices, parts, train, test, start_step, stop_step):
