@@ -2,8 +2,9 @@
 
     y = gamma (x - mean) / sqrt(variance + epsilon) + beta
 
-In training, mean and variance are those of the batch: of all towers' batches together, weighted by the number of values,
-or of the tower's own. Otherwise they are the moving ones. After Ioffe and Szegedy, "Batch Normalization" (2015).
+In training, mean and variance are those of the batch: of all towers' batches together, weighted by the number of values, of
+those of a group of towers, or of the tower's own. Otherwise they are the moving ones. After Ioffe and Szegedy, "Batch
+Normalization" (2015).
 
 State. One moving mean and one moving variance, shared by all towers, written once a step by an update op of tower 0:
 
@@ -11,13 +12,18 @@ State. One moving mean and one moving variance, shared by all towers, written on
 
 The moving variance takes the unbiased batch variance, M2 / (count - 1). Where any batch statistic is not finite, the
 update leaves the state as it was.
+
+With groups of towers there is still one state, over all groups and the same on every worker. It takes the mean of the whole
+batch and the pooled variance within groups, sum M2_g / sum (count_g - 1): for equal batches the means of the groups' own.
+Workers of different groups do not wait for each other in a layer; one sum over all workers, of all layers together, gives
+both at the end of the forward pass.
 """
 
 import numbers
 
 import tensorflow.compat.v1 as tf
 
-from towers import channel_ops, constants, moments, scopes
+from towers import channel_ops, constants, groups, merging, moments, scopes, versions
 from towers.tower import current_tower
 
 
@@ -26,8 +32,8 @@ def sync_bn(inputs, axis=-1, momentum=0.99, epsilon=1e-3, center=True, scale=Tru
             moving_mean_initializer=tf.zeros_initializer(), moving_variance_initializer=tf.ones_initializer(),
             beta_regularizer=None, gamma_regularizer=None, beta_constraint=None, gamma_constraint=None,
             training=None, trainable=True, name=None, reuse=None, renorm=False, renorm_clipping=None,
-            renorm_momentum=0.99, fused=None, virtual_batch_size=None, adjustment=None, statistics="sum"):
-    """Batch normalisation with the statistics of all towers' batches together.
+            renorm_momentum=0.99, fused=None, virtual_batch_size=None, adjustment=None, statistics="sum", group_size=None):
+    """Batch normalisation with the statistics of all towers' batches together, or of those of a group of towers.
 
     Exactly what one device would compute on the concatenated batch, forward and backward; see `moments` for the
     arithmetic. Each tower sends 3 vectors of length C and a count; activations stay where they are. Without training
@@ -49,12 +55,16 @@ def sync_bn(inputs, axis=-1, momentum=0.99, epsilon=1e-3, center=True, scale=Tru
       fused: accepted for compatibility; the fast kernels are chosen by dtype and axis.
       renorm, renorm_clipping, renorm_momentum, virtual_batch_size, adjustment: not supported; must be left as they are.
       statistics: `'sum'` or `'concat'`, how towers' statistics are combined: the same numbers, two ways to the sum.
+      group_size: how many consecutive towers share statistics, counted over all workers (see `groups`): a divisor of the
+        number of towers and, across workers, of or into the towers of a worker. `None`: all. The moving statistics
+        are over all groups; what is not training takes no notice.
 
     Returns:
       A tensor like `inputs`.
 
     Raises:
-      ValueError: an argument is out of its range, or the number of channels or the rank is unknown.
+      ValueError: an argument is out of its range, the number of channels or the rank is unknown, or the towers do not divide
+        into groups of that size.
     """
     arguments = dict(locals())
     if statistics not in moments.STATISTICS:
@@ -64,39 +74,47 @@ def sync_bn(inputs, axis=-1, momentum=0.99, epsilon=1e-3, center=True, scale=Tru
 
 def batch_normalization(arguments):
     """The plain layer: what `layers.batch_normalization` calls with its arguments in a dict."""
+    if arguments["group_size"] is not None:
+        raise ValueError("group_size is %r in a batch normalisation of each tower's own batch; wanted sync=True with it, or "
+                         "None" % (arguments["group_size"],))
     return _batch_norm(dict(arguments, statistics=None))
 
 
 def _batch_norm(args):
     """Both layers, in their scope; `args['statistics']` is None for the plain one."""
     with scopes.layer(args["name"], "batch_normalization", args["reuse"]):
-        outputs, updates = normalize(args)
+        return normalize(args, _add_to_update_ops)
+
+
+def _add_to_update_ops(updates):
     for update in updates:
         tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
-    return outputs
 
 
-def normalize(args, collections=lambda name: None):
+def normalize(args, keep_updates, collections=lambda name: None):
     """The layer in the current variable scope, for layers with other arguments than these.
 
     Args:
       args: a dict of the arguments of `sync_bn`; `statistics` is None for the tower's own batch.
+      keep_updates: called with the update ops of this step, a list (unless this is no tower that keeps state): now, or with
+        groups of towers and several workers at the end of the model function.
       collections: from a variable's name to the collections it is put into.
 
     Returns:
-      The normalised inputs, and the update ops of this step (none unless this is tower 0), a list.
+      The normalised inputs.
     """
     x = tf.convert_to_tensor(args["inputs"])
     axis = _check(x, args)
     training = args["training"]
     training = scopes.constant_bool(current_tower().training if training is None else training)
-    state = _State(x, axis, args, collections)
+    groups.check(args["group_size"])
+    state = _State(x, axis, args, collections, keep_updates)
     values = x if x.dtype == state.dtype else tf.cast(x, state.dtype)
     if training is False:
         y = _normalize(values, tf.convert_to_tensor(state.moving_mean), state.inverse_deviation(), state, axis)
     else:
         y = _train(values, training, state, args, axis)
-    return y if x.dtype == state.dtype else tf.cast(y, x.dtype), state.updates
+    return y if x.dtype == state.dtype else tf.cast(y, x.dtype)
 
 
 def _train(x, training, state, args, axis):
@@ -106,16 +124,32 @@ def _train(x, training, state, args, axis):
         return _fused(x, state, args)
     shifted, pivot = moments.shift(x, axis)
     if sync:
-        batch = moments.all_moments(shifted, pivot, axis, args["epsilon"], args["statistics"])
+        group = groups.of(args["group_size"])
+        batch = moments.all_moments(shifted, pivot, axis, args["epsilon"], args["statistics"], group)
+        _keep(batch, group, state, training, args["momentum"])
     else:
         batch = moments.tower_moments(shifted, pivot, axis, args["epsilon"])
-    unbiased = sync or _like_fused(x, axis, args)
-    state.update(batch.mean, batch.variance, batch.count, training, args["momentum"], unbiased)
+        freedom = batch.freedom if _like_fused(x, axis, args) else None
+        state.update(batch.mean, batch.variance, batch.count, freedom, training, args["momentum"])
     center, inverse_deviation = batch.center, batch.inverse_deviation
     if training is not True:
         center = tf.where_v2(training, center, state.moving_mean - pivot)
         inverse_deviation = tf.where_v2(training, inverse_deviation, state.inverse_deviation())
     return _normalize(shifted, center, inverse_deviation, state, axis)
+
+
+def _keep(batch, group, state, training, momentum):
+    """Updates the state with a batch's `Moments`: at the end of the model function, if other workers hold other groups."""
+    if group.is_all or merging.workers().num_workers == 1:
+        state.update(*batch[:4], training=training, momentum=momentum)
+    elif current_tower().keeps_state:
+        scope = versions.name_scope(tf.get_default_graph())
+
+        def update(total):
+            with tf.name_scope(scope + "/"):
+                state.update(*moments.of_all_workers(total, state.dtype), training=training, momentum=momentum)
+
+        merging.sum_at_end(moments.for_all_workers(batch, group), update)
 
 
 def _normalize(x, center, inverse_deviation, state, axis):
@@ -130,15 +164,15 @@ def _fused(x, state, args):
     out = tf.raw_ops.FusedBatchNormV3(
         x=x, scale=gamma, offset=state.offset(), mean=nothing, variance=nothing, epsilon=args["epsilon"], is_training=True)
     count = x.shape.num_elements() or tf.size(x)  # only whether there are any
-    state.update(out.batch_mean, out.batch_variance, count, True, args["momentum"], unbiased=False)
+    state.update(out.batch_mean, out.batch_variance, count, None, True, args["momentum"])
     return out.y
 
 
 class _State(object):
     """A layer's variables: beta, gamma, moving mean and variance, in float32 for half-precision inputs."""
 
-    def __init__(self, x, axis, args, collections):
-        self.updates = []
+    def __init__(self, x, axis, args, collections, keep_updates):
+        self._keep_updates = keep_updates
         self.dtype = tf.float32 if x.dtype in (tf.float16, tf.bfloat16) else x.dtype
         self._channels = channels = x.shape.as_list()[axis]
         self._device = x.device
@@ -175,13 +209,14 @@ class _State(object):
         """(moving variance + epsilon)^(-1/2)."""
         return tf.rsqrt(self.moving_variance + self._epsilon)
 
-    def update(self, mean, variance, count, training, momentum, unbiased):
-        """Makes the update ops of this step, in tower 0 only; `unbiased`: correct the variance first."""
+    def update(self, mean, variance, count, freedom, training, momentum):
+        """Makes the update ops of this step, in tower 0 only; the variance is corrected first unless `freedom` is None."""
         if not current_tower().keeps_state:
             return
+        updates = []
         with tf.name_scope("update"), tf.control_dependencies(self._earlier_updates()):
-            if unbiased:
-                variance *= self._number(count / (tf.maximum(count - 1, 1) if tf.is_tensor(count) else max(count - 1, 1)))
+            if freedom is not None:
+                variance *= self._number(count / (tf.maximum(freedom, 1) if tf.is_tensor(freedom) else max(freedom, 1)))
             due = tf.reduce_all(tf.is_finite(mean + variance), constants.shared(0, tf.int32, mean.device))
             if tf.is_tensor(count) or not count > 0:
                 due &= count > 0
@@ -195,10 +230,11 @@ class _State(object):
                 rate = self._number(1 - momentum)
             for moving, batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
                 step = tf.where_v2(due, (moving - batch) * rate, self._number(0.))
-                self.updates.append(moving.assign_sub(step, read_value=False))
+                updates.append(moving.assign_sub(step, read_value=False))
             if momentum is None:
-                with tf.control_dependencies(self.updates):
-                    self.updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)).op)
+                with tf.control_dependencies(updates):
+                    updates.append(tf.assign_add(self._num_updates, tf.cast(due, tf.int64)).op)
+        self._keep_updates(updates)
 
     def _number(self, value):
         """A constant for a number; a tensor as it is."""

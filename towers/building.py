@@ -78,6 +78,7 @@ class Build(object):
         self.global_step = global_step
         if global_step is None and training:
             self.global_step = tf.train.get_global_step(self.graph)
+        self._sums_at_end = []
         self.shared = {}  # what layers of several towers share without a merge, by layer name
         self.first_op = self.graph.version
         self._windows = []  # (first op's number - 1, last op's number, tower)
@@ -148,6 +149,21 @@ class Build(object):
             self._merge_all(fn)
         thread.request = None
         return self._merged[tower.local_index]
+
+    def sum_at_end(self, tensor, then):
+        """See `merging.sum_at_end`."""
+        self._sums_at_end.append((tensor, then))
+
+    def finish(self):
+        """In tower 0's thread, when its model function has returned: the sums that waited for that."""
+        if not self._sums_at_end:
+            return
+        tensors, then = zip(*self._sums_at_end)
+        with tf.name_scope("/".join(part for part in (self.scope.rstrip("/"), "merge", "at_end") if part) + "/"), \
+                tf.device(self.aggregation_device or ""):
+            totals = self.workers.sums(tensors, "moving statistics")
+        for call, total in zip(then, totals):
+            call(total)
 
     def _merge_all(self, fn):
         """In tower 0's thread: runs the merge function over all towers' tensors, on the aggregation device."""
@@ -295,6 +311,8 @@ class _TowerThread(object):
             with self._caller.entered(self._scope, True if self.tower.local_index else None,
                                       variables.custom_getter(self.tower, self._build.half), creator, self._place()):
                 self.result = self._call()
+                if not self.tower.local_index:
+                    self._build.finish()
         except TowerAborted:
             pass
         except BaseException as error:  # pylint: disable=broad-except  # raised again in the caller's thread

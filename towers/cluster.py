@@ -124,10 +124,10 @@ class Cluster(object):
             return tf.group(*[variable.assign(tf.cast(value, variable.dtype.base_dtype)).op
                               for variable, value in zip(variables, values)])
 
-    def new_key(self):
-        """The key of the next collective: workers that build the same graphs give the same keys."""
-        self._keys += 1
-        return self._keys
+    def new_key(self, count=1):
+        """The first of the next `count` keys of collectives: workers that build the same graphs give the same keys."""
+        self._keys += count
+        return self._keys - count + 1
 
     def __repr__(self):
         return "Cluster(hosts=%r, task_index=%d)" % (self.hosts, self.task_index)

@@ -24,6 +24,8 @@ _SMALL = 2**14
 
 _READS = ("ReadVariableOp", "ResourceGather")
 
+KIND = "gradients"  # of their sums over workers
+
 
 class VariableGradients(collections.namedtuple("VariableGradients", "variable towers whole")):
     """The gradients of one variable.
@@ -139,9 +141,10 @@ def _packed_totals(per_variable, build):
 def _over_workers(totals, variables, workers):
     """The sums over workers: the dense ones in a few packed collectives, slices one behind the other."""
     dense = [i for i, total in enumerate(totals) if not isinstance(total, tf.IndexedSlices)]
-    sums = dict(zip(dense, workers.sums([tf.reshape(totals[i], variables[i].shape) for i in dense])))
+    sums = dict(zip(dense, workers.sums([tf.reshape(totals[i], variables[i].shape) for i in dense], KIND)))
     return [sums[i] if i in sums else tf.IndexedSlices(
-        workers.concat(total.values), workers.concat(total.indices), total.dense_shape) for i, total in enumerate(totals)]
+        workers.concat(total.values, kind=KIND), workers.concat(total.indices, kind=KIND), total.dense_shape)
+        for i, total in enumerate(totals)]
 
 
 def _divide(total, num_towers, device):

@@ -7,6 +7,10 @@ A training step is everything a train op (`tf.GraphKeys.TRAIN_OP`, where `apply_
 - an update op that no train op runs, or that an apply op does not wait for;
 - a variable named after a tower, which no other number of towers can restore;
 - more backward than forward convolutions, the mark of a backward pass that walks through other towers again.
+
+It also counts what the step sends: bytes between devices, and the sums over workers by what they are for. The bytes of a
+sum are those of the tensor that every worker puts in; what passes a worker's link is up to twice as much, by the algorithm
+(a ring of W workers: 2 (W - 1) / W times).
 """
 
 import collections
@@ -14,6 +18,7 @@ import re
 
 import tensorflow.compat.v1 as tf
 
+from towers import collectives as over_workers
 from towers import update_ops
 
 _TOWER = re.compile(r"^(?:gradients(?:_\d+)?/)?((?:.*/)?)tower_(\d+)/")
@@ -21,6 +26,7 @@ _BACKWARD = ("Conv2DBackpropFilter", "DepthwiseConv2dNativeBackpropFilter")
 _FORWARD = ("Conv2D", "DepthwiseConv2dNative")
 
 TowerInfo = collections.namedtuple("TowerInfo", "scope index devices num_ops")
+CollectiveInfo = collections.namedtuple("CollectiveInfo", "kind workers number bytes unknown")
 UpdateInfo = collections.namedtuple("UpdateInfo", "name variables")
 
 
@@ -34,6 +40,9 @@ class Inspection(object):
       written_more_than_once: a dict from variable name to the names of the ops that write it in one step.
       bytes_across_devices: bytes a step that pass from one device to another, for tensors of known shape.
       unknown_across_devices: how many tensors that cross devices have a shape unknown before the graph runs.
+      collectives: a list of `CollectiveInfo`, the sums over workers in a step by kind ('sync BN forward', 'sync BN
+        backward', 'moving statistics', 'gradients', 'other') and by the number of workers that take part: how many, bytes
+        that each worker puts in for tensors of known shape, and how many tensors have a shape unknown before the graph runs.
       problems: what is wrong, one line each.
     """
 
@@ -49,6 +58,10 @@ class Inspection(object):
         lines += ["  %s writes %s" % (op.name, ", ".join(op.variables) or "no variable") for op in self.update_ops]
         more = " and %d tensors of unknown size" % self.unknown_across_devices if self.unknown_across_devices else ""
         lines.append("%-24s %s bytes a step%s" % ("across devices", format(self.bytes_across_devices, ","), more))
+        lines.append("%-24s %s" % ("sums over workers", sum(kind.number for kind in self.collectives) or "none"))
+        lines += ["  %-22s %d of %d workers, %s bytes a step%s" % (
+            kind.kind, kind.number, kind.workers, format(kind.bytes, ","),
+            " and %d tensors of unknown size" % kind.unknown if kind.unknown else "") for kind in self.collectives]
         lines.append("%-24s %d" % ("written more than once", len(self.written_more_than_once)))
         lines += ["  %s by %s" % (name, ", ".join(ops)) for name, ops in sorted(self.written_more_than_once.items())]
         lines.append("%-24s %s" % ("problems", len(self.problems) or "none"))
@@ -65,7 +78,8 @@ def inspect(graph=None):
     twice = {}
     for step in steps:
         twice.update(_written_twice(step))
-    crossing, unknown = _crossing(set().union(*steps) if steps else set(ops))
+    step_ops = set().union(*steps) if steps else set(ops)
+    crossing, unknown = _crossing(step_ops)
     problems = ["variable %s is written %d times in one step: by %s" % (name, len(by), ", ".join(by))
                 for name, by in sorted(twice.items())]
     if train_ops:
@@ -76,7 +90,8 @@ def inspect(graph=None):
     return Inspection(
         towers=_towers(ops), sync_layers=_sync_layers(ops),
         update_ops=[UpdateInfo(op.name, sorted(update_ops.written_variables(op))) for op in updates],
-        written_more_than_once=twice, bytes_across_devices=crossing, unknown_across_devices=unknown, problems=problems)
+        written_more_than_once=twice, bytes_across_devices=crossing, unknown_across_devices=unknown,
+        collectives=_collectives(step_ops), problems=problems)
 
 
 def _towers(ops):
@@ -96,14 +111,28 @@ def _sync_layers(ops):
     """Names of the layers whose statistics are combined over towers: the ops that carry their gradient."""
     names = []
     for op in ops:
-        if op.type == "IdentityN" and _gradient_type(op) == b"TowersMoments" and "/merge/" in "/" + op.name:
+        if op.type == "IdentityN" and _attribute(op, "_gradient_op_type") == b"TowersMoments" and "/merge/" in "/" + op.name:
             names.append(("/" + op.name).rsplit("/merge/", 1)[1].rsplit("/", 1)[0])
-    return names
+    return list(collections.OrderedDict.fromkeys(names))  # a layer has an op for each of its groups of towers
 
 
-def _gradient_type(op):
+def _collectives(step):
+    """The sums over workers by kind and number of workers."""
+    found = {}
+    for op in step:
+        if op.type == "CollectiveReduce":
+            size = op.inputs[0].shape.num_elements()
+            key = (_attribute(op, over_workers.KIND) or b"other").decode(), op.get_attr("group_size")
+            before = found.get(key, CollectiveInfo(key[0], key[1], 0, 0, 0))
+            found[key] = before._replace(
+                number=before.number + 1, bytes=before.bytes + (size or 0) * op.inputs[0].dtype.size,
+                unknown=before.unknown + (size is None))
+    return [found[key] for key in sorted(found)]
+
+
+def _attribute(op, name):
     try:
-        return op.get_attr("_gradient_op_type")
+        return op.get_attr(name)
     except ValueError:
         return None
 

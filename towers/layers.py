@@ -122,7 +122,7 @@ def batch_normalization(inputs, axis=-1, momentum=0.99, epsilon=1e-3, center=Tru
                         beta_regularizer=None, gamma_regularizer=None, beta_constraint=None, gamma_constraint=None,
                         training=None, trainable=True, name=None, reuse=None, renorm=False, renorm_clipping=None,
                         renorm_momentum=0.99, fused=None, virtual_batch_size=None, adjustment=None, sync=False,
-                        statistics="sum"):
+                        statistics="sum", group_size=None):
     """Batch normalisation with each tower's own statistics; with `sync=True`, `towers.sync_bn`.
 
     The moving averages keep tower 0's statistics, and the moving variance is unbiased where TensorFlow's fused op would

@@ -97,5 +97,14 @@ def workers():
     return collectives.OneWorker() if build is None else build.workers
 
 
+def sum_at_end(tensor, then):
+    """In the first tower of a worker: has `then(total)` called at the end of its model function, once its layers are made.
+
+    `total` is the sum of `tensor`, whose shape is known, over all workers. Whatever asked for such a sum in this build shares
+    one collective, which no layer waits for.
+    """
+    current_tower()._build.sum_at_end(tensor, then)
+
+
 def _sum(xs):
     return workers().sum(summation.in_order(xs))

@@ -17,6 +17,13 @@ Only vectors of length C leave a tower.
 Over the workers of a cluster, each worker combines its towers first; then the sums over workers of n, n mean and
 M2 + n mean^2, in float64, give count, mean and variance of all.
 
+With groups of towers (see `groups`) "all" is the group, in all of the above. What the moving averages take is of the whole
+batch then: over the groups g
+
+    mean = sum n_g mean_g / N        unbiased variance = sum M2_g / sum (n_g - 1)
+
+the mean of the whole batch, and the pooled variance within groups, which is what a group is normalised with on average.
+
 Backward. A tower's pivot carries no gradient, for neither mean nor variance depends on it. From mean = sum x / N and
 variance = sum (x - mean)^2 / N, and with C and R the gradients of c_i and r summed over all towers,
 
@@ -40,13 +47,17 @@ STATISTICS = ("sum", "concat")
 _PIVOT_POSITIONS = 64
 
 
-class Moments(collections.namedtuple("Moments", "mean variance count center inverse_deviation")):
+class Moments(collections.namedtuple("Moments", "mean variance count freedom center inverse_deviation")):
     """Batch statistics; gradients flow through the last two.
+
+    With groups of towers, the first four are over all groups of this worker, the last two of the tower's group.
 
     Attributes:
       mean: `[C]`, the mean.
-      variance: `[C]`, the biased variance, not negative.
+      variance: `[C]`, the biased variance, not negative; of groups, that within them.
       count: how many values a channel has (0 for an empty batch): a scalar tensor, or a number where it is known.
+      freedom: the degrees of freedom of the variance, count - 1 in each group; the unbiased variance is
+        variance * count / freedom.
       center: `[C]`, the mean relative to this tower's pivot.
       inverse_deviation: `[C]`, (variance + epsilon)^(-1/2).
     """
@@ -66,11 +77,27 @@ def tower_moments(shifted, pivot, axis, epsilon):
     return _combine("sum", epsilon, alone, [_count(shifted, axis)], [_packed(shifted, pivot, axis)])[0]
 
 
-def all_moments(shifted, pivot, axis, epsilon, statistics):
-    """The `Moments` over all towers, from what `shift` returned; combined by the rule that `statistics` names."""
+def all_moments(shifted, pivot, axis, epsilon, statistics, group):
+    """The `Moments` over the tower's `groups.Group`, from what `shift` returned; combined as `statistics` says."""
     return merging.merge_as(
-        "sync_bn", lambda counts, packed: _combine(statistics, epsilon, merging.workers(), counts, packed),
+        "sync_bn", lambda counts, packed: _by_group(statistics, epsilon, group, counts, packed),
         _count(shifted, axis), _packed(shifted, pivot, axis))
+
+
+def for_all_workers(batch, group):
+    """Count, degrees of freedom, count * mean and count * variance, `[2 + 2 C]` float64, to be added over all workers."""
+    share = tf.constant(1. / group.workers.num_workers, tf.float64)  # the workers of a group hold the same
+    mean, variance, count, freedom = (tf.cast(value, tf.float64) for value in batch[:4])
+    return share * tf.concat([tf.stack([count, freedom]), count * mean, count * variance], 0)
+
+
+def of_all_workers(total, dtype):
+    """Mean, variance, count and degrees of freedom from the sum of `for_all_workers`, of the given dtype."""
+    channels = total.shape.as_list()[0] // 2 - 1
+    counts, mean, variance = tf.split(total, [2, channels, channels])
+    count, freedom = tf.unstack(counts)
+    count_or_1 = tf.maximum(count, 1)
+    return [tf.cast(value, dtype) for value in (mean / count_or_1, variance / count_or_1, count, freedom)]
 
 
 def _pivot(x, axis):
@@ -116,6 +143,34 @@ def _packed(shifted, pivot, axis):
     return tf.stack([pivot] + list(channel_ops.channel_sums(shifted, axis)))
 
 
+def _by_group(statistics, epsilon, group, counts, packed):
+    """One `Moments` a tower of this worker."""
+    result = []
+    for first in range(0, len(counts), group.num_local):
+        own = slice(first, first + group.num_local)
+        result += _combine(statistics, epsilon, group.workers, counts[own], packed[own])
+    if group.num_local == len(counts):
+        return result
+    kept = _pooled(result[::group.num_local])
+    return [moments._replace(**kept) for moments in result]
+
+
+def _pooled(groups):
+    """Mean, variance, count and degrees of freedom over all groups, from one `Moments` of each: a dict."""
+    counts = [group.count for group in groups]
+    dtype = groups[0].mean.dtype
+    if any(tf.is_tensor(count) for count in counts):
+        counts = tf.stack([tf.cast(count, dtype) for count in counts])
+        count, freedom = tf.reduce_sum(counts), tf.reduce_sum(tf.maximum(counts - 1, 0))
+        shares = counts[:, tf.newaxis] / tf.maximum(count, 1)
+    else:
+        count, freedom = sum(counts), sum(max(count - 1, 0) for count in counts)
+        shares = tf.constant([[own / max(count, 1)] for own in counts], dtype)
+    mean, variance = (tf.reduce_sum(shares * tf.stack([getattr(group, name) for group in groups]), 0)
+                      for name in ("mean", "variance"))
+    return {"mean": mean, "variance": variance, "count": count, "freedom": freedom}
+
+
 def _combine(statistics, epsilon, workers, counts, packed):
     """One `Moments` a tower, from all towers' counts and packed sums; `[towers, C]` arithmetic."""
     num_towers = len(counts)
@@ -146,7 +201,7 @@ def _combine(statistics, epsilon, workers, counts, packed):
     epsilon = constant(float(epsilon)) if isinstance(epsilon, numbers.Real) else epsilon
     centers, inverse_deviation = _with_gradient(
         tf.unstack(m - d, num=num_towers), tf.rsqrt(variance + epsilon), packed, count_or_1, workers)
-    return [Moments(mean, variance, count, center, inverse_deviation) for center in centers]
+    return [Moments(mean, variance, count, count - 1, center, inverse_deviation) for center in centers]
 
 
 def _counts(counts, constant):
@@ -169,7 +224,7 @@ def _over_workers(workers, pivot, m, variance, count):
     """Mean, mean relative to `pivot`, variance and count over all workers, from this worker's; one sum in float64."""
     n, own_mean = tf.cast(count, tf.float64), tf.cast(pivot, tf.float64) + tf.cast(m, tf.float64)
     squares = n * tf.cast(variance, tf.float64) + n * tf.square(own_mean)
-    packed = workers.sum(tf.concat([tf.reshape(n, [1]), n * own_mean, squares], 0))
+    packed = workers.sum(tf.concat([tf.reshape(n, [1]), n * own_mean, squares], 0), "sync BN forward")
     channels = pivot.shape.as_list()[0]
     n, total, squares = tf.split(packed, [1, channels, channels])
     n_or_1 = tf.maximum(n, 1)
@@ -203,7 +258,7 @@ def _moments_gradient(op, *gradients):
     dcenter, dr = summation.in_order(gradients[:num_towers]), gradients[num_towers]
     workers = collectives.remembered(op)
     if workers.num_workers > 1:
-        dcenter, dr = tf.unstack(workers.sum(tf.stack([dcenter, dr])))
+        dcenter, dr = tf.unstack(workers.sum(tf.stack([dcenter, dr]), "sync BN backward"))
     dh = -(r * r * r * dr) / count
     ds = dcenter / count
     zeros = constants.shared(0., ds.dtype, r.device, ds.shape.as_list())

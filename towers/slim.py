@@ -23,7 +23,8 @@ was imported before `towers.slim.batch_norm` is first named.
 import tensorflow.compat.v1 as tf
 
 from towers import batch_norm as sync
-from towers import versions
+from towers import merging, versions
+from towers.tower import current_tower
 
 _scoped = {}
 
@@ -32,11 +33,12 @@ def _batch_norm(inputs, decay=0.999, center=True, scale=False, epsilon=0.001, ac
                 param_initializers=None, param_regularizers=None, updates_collections=tf.GraphKeys.UPDATE_OPS,
                 is_training=None, reuse=None, variables_collections=None, outputs_collections=None, trainable=True,
                 batch_weights=None, fused=None, data_format="NHWC", zero_debias_moving_mean=False, scope=None,
-                renorm=False, renorm_clipping=None, renorm_decay=0.99, adjustment=None, statistics="sum"):
+                renorm=False, renorm_clipping=None, renorm_decay=0.99, adjustment=None, statistics="sum",
+                group_size=None):
     """`slim.batch_norm` with the statistics of all towers; arguments as there.
 
-    Two differ: `is_training=None` (the default) means `towers.current_tower().training`, and `statistics` is as in
-    `towers.sync_bn`. `batch_weights`, `zero_debias_moving_mean`, `renorm` and `adjustment` are not supported.
+    Two differ: `is_training=None` (the default) means `towers.current_tower().training`; `statistics` and `group_size`
+    are as in `towers.sync_bn`. `batch_weights`, `zero_debias_moving_mean`, `renorm` and `adjustment` are not supported.
     """
     for name, value in (("batch_weights", batch_weights), ("zero_debias_moving_mean", zero_debias_moving_mean),
                         ("renorm", renorm), ("adjustment", adjustment)):
@@ -44,6 +46,10 @@ def _batch_norm(inputs, decay=0.999, center=True, scale=False, epsilon=0.001, ac
             raise ValueError("%s is %r; towers.slim.batch_norm does not support it: leave it out" % (name, value))
     if data_format not in ("NHWC", "NCHW"):
         raise ValueError("data_format is %r; wanted 'NHWC' or 'NCHW'" % (data_format,))
+    if updates_collections is None and merging.workers().num_workers > 1 and group_size not in (
+            None, current_tower().num_towers):
+        raise ValueError("updates_collections is None with group_size=%r and %d workers, whose moving statistics are summed "
+                         "at the end of the model; wanted a collection's name" % (group_size, merging.workers().num_workers))
     initializers, regularizers = param_initializers or {}, param_regularizers or {}
     arguments = dict(
         inputs=inputs, axis=1 if data_format == "NCHW" else -1, momentum=decay, epsilon=epsilon, center=center, scale=scale,
@@ -53,15 +59,20 @@ def _batch_norm(inputs, decay=0.999, center=True, scale=False, epsilon=0.001, ac
         moving_variance_initializer=initializers.get("moving_variance", tf.ones_initializer()),
         beta_regularizer=regularizers.get("beta"), gamma_regularizer=regularizers.get("gamma"),
         beta_constraint=None, gamma_constraint=None, training=is_training, trainable=trainable, renorm=False,
-        renorm_clipping=None, virtual_batch_size=None, adjustment=None, fused=fused, statistics=statistics)
+        renorm_clipping=None, virtual_batch_size=None, adjustment=None, fused=fused, statistics=statistics,
+        group_size=group_size)
     with tf.variable_scope(scope, "BatchNorm", [inputs], reuse=reuse) as variable_scope:
-        outputs, updates = sync.normalize(arguments, _collections(variables_collections))
-        if updates_collections is None:  # slim's way to say "in place"
-            with tf.control_dependencies(updates):
-                outputs = tf.identity(outputs)
-        else:
+        made = []
+
+        def keep(updates):
+            made.extend(updates)
             for update in updates:
-                tf.add_to_collections(updates_collections, update)
+                tf.add_to_collections(updates_collections or [], update)
+
+        outputs = sync.normalize(arguments, keep, _collections(variables_collections))
+        if updates_collections is None:  # slim's way to say "in place"
+            with tf.control_dependencies(made):
+                outputs = tf.identity(outputs)
         if activation_fn is not None:
             outputs = activation_fn(outputs)
         if outputs_collections:

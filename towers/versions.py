@@ -129,6 +129,11 @@ def set_op_seed(op, seed, seed2):
     op._set_attr("seed2", attr_value_pb2.AttrValue(i=seed2))
 
 
+def set_op_note(op, name, text):
+    """Gives an op an attribute of our own, whose name begins with '_'; `op.get_attr(name)` returns bytes."""
+    op._set_attr(name, attr_value_pb2.AttrValue(s=text.encode()))
+
+
 def add_control_inputs(op, control_inputs):
     """Makes `op`, which has not run yet, wait for `control_inputs` (ops)."""
     op._add_control_inputs(control_inputs)

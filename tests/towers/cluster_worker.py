@@ -71,6 +71,7 @@ def main(hosts, task_index, num_local, output):
     for dtype in (np.float64, np.float32):
         for statistics in ("sum", "concat"):
             run_training(cluster, devices, num_towers, own, dtype, statistics, results)
+    run_groups(cluster, devices, num_towers, own, results)
     run_reductions(cluster, devices, own, results)
     run_dropout(cluster, devices, num_towers, own, results)
     np.savez(output, **results)
@@ -88,6 +89,8 @@ def run_training(cluster, devices, num_towers, own, dtype, statistics, results):
             model(sync(statistics), lambda x: towers.weighted_mean(x, 1.)), tower_inputs,
             tf.train.MomentumOptimizer(.05, .9), devices, cluster=cluster)
         collectives = [op for op in graph.get_operations() if op.type == "CollectiveReduce"]
+        results.update((name + "kind/" + kind.kind, (kind.workers, kind.number, kind.bytes, kind.unknown))
+                       for kind in towers.inspect(graph).collectives)
         alike = cluster.broadcast_variables()
         with tf.Session(cluster.start(devices), config=cluster.session_config(devices)) as session:
             session.run(tf.global_variables_initializer())
@@ -98,6 +101,51 @@ def run_training(cluster, devices, num_towers, own, dtype, statistics, results):
             results[name + "collectives"] = len(collectives)
             values = session.run({v.op.name: v for v in tf.global_variables()})
             results.update((name + key, value) for key, value in values.items())
+
+
+def group_sizes(num_workers, num_local):
+    """Group sizes that are within a worker, or of whole workers."""
+    num_towers = num_workers * num_local
+    return [size for size in range(1, num_towers + 1)
+            if num_towers % size == 0 and (num_local % size == 0 or size % num_local == 0)]
+
+
+def group_data(num_towers):
+    """For each tower its batch, whose mean is its own, and the gradient of its outputs."""
+    random = np.random.RandomState(1)
+    return [(2 * i + random.randn(count, 4, CHANNELS), random.randn(count, 4, CHANNELS))
+            for i, count in enumerate(sizes(num_towers))]
+
+
+def run_groups(cluster, devices, num_towers, own, results):
+    """Two grouped layers beside each other: one step with what it gives, and what all variables are after three."""
+    for size in group_sizes(cluster.num_workers, len(devices)):
+        for statistics in ("sum", "concat"):
+            name = "groups_%d_%s_" % (size, statistics)
+            with tf.Graph().as_default() as graph, tf.container(name.replace("_", ".")):
+                def model_fn(x, dy, size=size, statistics=statistics):
+                    scaled = x * tf.get_variable("w", [CHANNELS], tf.float64, tf.ones_initializer())
+                    y, z = [towers.sync_bn(scaled, momentum=.9, name=layer, statistics=statistics, group_size=size)
+                            for layer in ("bn", "other")]
+                    return {"y": y, "loss": tf.reduce_sum(y * dy) + tf.reduce_sum(z * tf.stop_gradient(z))}
+
+                step = towers.build_train_step(
+                    model_fn, [tuple(map(tf.constant, part)) for part in group_data(num_towers)[own]],
+                    tf.train.GradientDescentOptimizer(.01), devices, cluster=cluster)
+                results.update((name + "number/" + kind.kind + "/%d" % kind.workers, (kind.number, kind.bytes))
+                               for kind in towers.inspect(graph).collectives)
+                with tf.Session(cluster.start(devices), config=cluster.session_config(devices)) as session:
+                    session.run(tf.global_variables_initializer())
+                    ys, gradients, _ = session.run([
+                        [output["y"] for output in step.outputs],
+                        {variable.op.name: gradient for gradient, variable in step.grads_and_vars}, step.train_op])
+                    results[name + "y"] = np.concatenate(ys)
+                    results.update((name + "gradient/" + key, value) for key, value in gradients.items())
+                    moving = [v for v in tf.global_variables() if v.op.name.startswith("bn/moving")]
+                    results.update((name + "first/" + v.op.name, session.run(v)) for v in moving)
+                    for _ in range(2):
+                        session.run(step.train_op)
+                    results.update((name + "after/" + v.op.name, session.run(v)) for v in tf.global_variables())
 
 
 def run_reductions(cluster, devices, own, results):

@@ -12,9 +12,10 @@ import tensorflow.compat.v1 as tf
 
 import towers
 from tests.towers import cluster_worker, oracles
+from tests.towers.test_sync_bn_groups import by_groups
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SHAPES = [(2, 2)] + [pytest.param(shape, marks=pytest.mark.long) for shape in ((2, 1), (3, 1), (3, 2))]
+SHAPES = [(2, 2)] + [pytest.param(shape, marks=pytest.mark.long) for shape in ((2, 1), (3, 1), (3, 2), (4, 1))]
 DTYPES = ("float64", "float32")
 
 
@@ -118,6 +119,70 @@ def test_a_step_takes_two_collectives_a_sync_layer_and_a_few_more(run):
     for dtype, buckets in zip(DTYPES, (1, 2)):
         for statistics in ("sum", "concat"):
             assert results[0]["%s_%s_collectives" % (dtype, statistics)] == 3 + 2 + 1 + 1 + buckets + 4
+
+
+def test_inspect_counts_collectives_and_bytes_by_what_they_are_for(run):
+    num_workers, _, results = run
+    channels = [cluster_worker.CHANNELS, 4, 4]  # of the three layers
+    affine = sum(2 * c for c in channels)
+    kernels = 3 * 3 * 3 * 4 + 3 * 3 * 4 * 4 + 4 * 2
+    for dtype in DTYPES:
+        size = np.dtype(dtype).itemsize
+        expected = {
+            "sync BN forward": (3, sum(1 + 2 * c for c in channels) * 8, 0),  # float64 in any case
+            "sync BN backward": (2, 2 * (4 + 4) * size, 0),  # the first layer's inputs are data
+            # Kernels in float64, gammas and betas; of the table the sizes of values and indices, whose rows are as long
+            # as the longest worker's.
+            "gradients": (4 + (1 if dtype == "float64" else 2), kernels * 8 + affine * size + 2 * num_workers * 4, 2),
+            "other": (2, size + size, 0)}  # the loss, and the weight of its mean
+        for result in results:
+            prefix = "%s_sum_kind/" % dtype
+            got = {key[len(prefix):]: tuple(value) for key, value in result.items() if key.startswith(prefix)}
+            assert got == {kind: (num_workers,) + values for kind, values in expected.items()}
+
+
+@pytest.mark.parametrize("statistics", ["sum", "concat"])
+def test_groups_of_towers_equal_one_device_a_group_and_keep_one_state(run, statistics):
+    num_workers, num_local, results = run
+    parts, dys = zip(*cluster_worker.group_data(num_workers * num_local))
+    for size in cluster_worker.group_sizes(num_workers, num_local):
+        name = "groups_%d_%s_" % (size, statistics)
+        groups, mean, variance = by_groups(parts, dys, size, 1, 0)
+        ys = np.concatenate([y for group in groups for y in group.y])
+        np.testing.assert_allclose(np.concatenate([result[name + "y"] for result in results]), ys, atol=1e-10)
+        gradients = {key: results[0][name + "gradient/" + key] * len(parts) for key in ("bn/gamma", "bn/beta", "w")}
+        np.testing.assert_allclose(gradients["bn/gamma"], sum(group.dgamma for group in groups), atol=1e-10)
+        np.testing.assert_allclose(gradients["bn/beta"], sum(group.dbeta for group in groups), atol=1e-10)
+        other, _, _ = by_groups(parts, ys_of(groups), size, 1, 0)  # the second layer's dy is its own output
+        dxs = [a + b for pair in zip(groups, other) for a, b in zip(pair[0].dx, pair[1].dx)]
+        dw = sum((dx * x).sum((0, 1)) for dx, x in zip(dxs, parts))
+        np.testing.assert_allclose(gradients["w"], dw, atol=1e-8)
+        np.testing.assert_allclose(results[0][name + "first/bn/moving_mean"], .1 * mean, rtol=1e-12)
+        np.testing.assert_allclose(results[0][name + "first/bn/moving_variance"], .9 + .1 * variance, rtol=1e-12)
+        after = [key for key in results[0] if key.startswith(name + "after/")]
+        assert len(after) == 10 and all(np.array_equal(results[0][key], result[key]) for result in results for key in after)
+
+
+def ys_of(groups):
+    return [y for group in groups for y in group.y]
+
+
+def test_groups_within_a_worker_take_no_collective_in_a_layer_and_others_take_those_of_their_workers(run):
+    num_workers, num_local, results = run
+    c, layers = cluster_worker.CHANNELS, 2
+    for size in cluster_worker.group_sizes(num_workers, num_local):
+        members = max(1, size // num_local)
+        # Of w and of two gammas and betas; and the loss.
+        expected = {"gradients/%d" % num_workers: (1, 5 * c * 8), "other/%d" % num_workers: (1, 8)}
+        if members > 1:
+            expected["sync BN forward/%d" % members] = layers, layers * (1 + 2 * c) * 8
+            expected["sync BN backward/%d" % members] = layers, layers * 2 * c * 8
+        if members < num_workers:
+            expected["moving statistics/%d" % num_workers] = 1, layers * (2 + 2 * c) * 8
+        for result in results:
+            got = {key.split("number/")[1]: tuple(value) for key, value in result.items()
+                   if key.startswith("groups_%d_sum_number/" % size)}
+            assert got == expected
 
 
 def test_reductions_reach_over_all_workers(run):
