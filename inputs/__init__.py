@@ -3,6 +3,7 @@
     labels        the label table: labelIds, trainIds, names, colours
     cityscapes    finds the images and labels of a split in the Cityscapes layout
     ade20k        the same in the layout of the ADE20K challenge, with its 150 classes
+    image_files   opens a file with PIL, and says in one line why one cannot be used
     examples      what an example is, and the check of its files before a run
     decoding      reads one image and its label in the graph
     photographs   finds image files and reads one in Python, the right way up

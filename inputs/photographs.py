@@ -3,9 +3,9 @@
 import os
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
-from inputs.examples import DataError
+from inputs.image_files import DataError, opened
 
 IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp")
 
@@ -40,21 +40,18 @@ def load_image(path, upright=True):
         phone held upright writes lying pixels and a note). False: as they are stored, which is what
         `decoding.read_image` gives and what labels are drawn on.
     """
-    try:
-        with Image.open(path) as image:
-            image.load()
-            if upright:
-                image = _upright(image)
-            if image.mode.startswith(
-                "I"
-            ):  # 16 bits: PIL's own conversion clips at 255 where decoders keep the high byte
-                grey = (np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8)
-                return np.repeat(grey[:, :, None], 3, axis=2)
-            return np.array(image.convert("RGB"))
-    except (
-        Exception
-    ) as error:  # PIL raises OSError, SyntaxError, ValueError and struct.error for broken files
-        raise DataError("cannot read %s as an image (%s)" % (path, error)) from None
+    with opened(path) as image:
+        image.load()
+        if upright:
+            image = _upright(image)
+        values = np.asarray(image) if image.mode[0] in "IF" else None
+        if values is not None:
+            if image.mode == "F" or values.min() < 0 or values.max() > 65535:
+                raise DataError("cannot read %s as an image (its values are not of 8 or 16 bits, mode %s: convert it)" % (
+                    path, image.mode))
+            # PIL's own conversion of 16 bits clips at 255 where decoders keep the high byte.
+            return np.repeat((values.astype(np.uint32) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+        return np.array(image.convert("RGB"))
 
 
 def _upright(image):

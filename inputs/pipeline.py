@@ -11,6 +11,9 @@ parallel calls and of restarts changes nothing. Where n is no multiple of the ba
 filled from the next epoch.
 """
 
+import os
+import sys
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -43,6 +46,7 @@ def train_dataset(
     num_parallel=2,
     cache=False,
     ignore_label=labels.IGNORE,
+    replace_unreadable=False,
 ):
     """The endless training set from `start_step` on. The keywords are those of a configuration's `input`.
 
@@ -54,6 +58,8 @@ def train_dataset(
       resize: image and label are scaled by this on reading, before augmentation.
       cache: keep all decoded images in memory (uint8, three bytes a pixel, and one for the label): for small
       data sets.
+      replace_unreadable: where an example cannot be read the next in `examples` that can takes its place, and a line
+      on standard error says so. All else is as without; what is drawn for the place stays.
 
     Returns:
       a Dataset of dicts: image [B, h, w, 3] float32 normalised; label [B, h, w] int32, classes or 255; index
@@ -80,6 +86,7 @@ def train_dataset(
     _require(resize > 0, "input.resize", resize, "positive")
     _require(num_parallel > 0, "input.num_parallel", num_parallel, "positive")
     files = _Files(examples)
+    read_one = _read_or_next if replace_unreadable else _read
 
     def example(position, image, label):
         index, epoch = position["index"], position["epoch"]
@@ -91,7 +98,7 @@ def train_dataset(
     if cache:
         memory = (
             tf.data.Dataset.range(1)
-            .map(_as_it_is(lambda _: _read_all(files, resize, num_parallel)))
+            .map(_as_it_is(lambda _: _read_all(files, resize, num_parallel, read_one)))
             .cache()
             .repeat()
         )
@@ -101,7 +108,7 @@ def train_dataset(
         )
     else:
         read = positions.map(
-            _as_it_is(lambda position: example(position, *_read(files, position["index"], resize))),
+            _as_it_is(lambda position: example(position, *read_one(files, position["index"], resize))),
             num_parallel_calls=num_parallel,
         )
     return read.batch(batch_size, drop_remainder=True).prefetch(2)
@@ -179,14 +186,19 @@ class _Files(object):
                 "image without its label: %s; training and scoring need one" % without[0]
             )
         self.number = len(examples)
-        self.images = tf.constant([e.image_path for e in examples])
-        self.labels = tf.constant([e.label_path for e in examples])
+        # As the file system has them: a name need not be text.
+        self.images = tf.constant([os.fsencode(e.image_path) for e in examples])
+        self.labels = tf.constant([os.fsencode(e.label_path) for e in examples])
         encodings = list({e.encoding.name: e.encoding for e in examples}.values())
         numbers = {encoding.name: k for k, encoding in enumerate(encodings)}
         self.encoding = tf.constant([numbers[e.encoding.name] for e in examples])
         self.encodings = labels.Encoding(
             tf.constant([e.name for e in encodings]), tf.constant(np.stack([e.table for e in encodings]))
         )
+
+    def name(self, index):
+        """The files of an example, in words: a string tensor."""
+        return tf.strings.join([tf.gather(self.images, index), tf.gather(self.labels, index)], separator=" and ")
 
 
 def _read(files, index, resize):
@@ -201,13 +213,29 @@ def _read(files, index, resize):
     return image, label
 
 
-def _read_all(files, resize, num_parallel):
+def _read_or_next(files, index, resize):
+    """As `_read`, of the first example from `index` on that can be read, the first following the last."""
+    index = tf.cast(index, tf.int64)
+    tried = tf.data.Dataset.range(files.number).map(lambda k: (index + k) % files.number)
+    none = tf.data.Dataset.from_tensors((tf.zeros([0, 0, 3], tf.uint8), tf.zeros([0, 0], tf.int32), np.int64(-1)))
+    found = tried.map(_as_it_is(lambda i: _read(files, i, resize) + (i,))).ignore_errors().concatenate(none).take(1)
+    image, label, read = found.get_single_element()
+    with tf.control_dependencies([decoding.require(read >= 0, "not one of the examples can be read any more")]):
+        told = tf.cond(
+            tf.equal(read, index), tf.no_op,
+            lambda: tf.print("cannot be read:", files.name(index), "- in its place:", files.name(read),
+                             output_stream=sys.stderr))
+    with tf.control_dependencies([told]):
+        return tf.identity(image), tf.identity(label)
+
+
+def _read_all(files, resize, num_parallel, read_one):
     """All examples, whatever their sizes, as flat tensors: (pixels [total, 4] uint8 of RGB and label, sizes
     [n, 2], starts [n]).
     """
 
     def read(i, sizes, pixels):
-        image, label = _read(files, i, resize)
+        image, label = read_one(files, i, resize)
         both = tf.concat([image, tf.cast(label, tf.uint8)[:, :, tf.newaxis]], axis=2)
         return (
             i + 1,

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -57,6 +58,10 @@ def run(main, positional=False):
     def guarded(argv):
         if argv[1:] and not positional:
             _fail(UsageError("{!r} is no flag (flags are written --name=value)".format(argv[1])))
+        for stream in (sys.stdout, sys.stderr):  # a file's name need not be text: show what is none as escapes
+            stream.reconfigure(errors="backslashreplace")
+        # Below PIL's limit an image is read, however large; above it PIL raises.
+        warnings.filterwarnings("ignore", message=r"Image size \(\d+ pixels\) exceeds limit")
         if not FLAGS["verbosity"].present:
             absl_logging.set_verbosity(absl_logging.WARNING)
         try:

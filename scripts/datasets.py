@@ -28,7 +28,7 @@ class DataSet(collections.namedtuple("DataSet", "class_names colors file_values 
     colors: [C, 3] uint8, for pictures.
     file_values: [256] integers: what a label file holds for a class.
     layout: the folders that --data_dir must hold, in words.
-    list_examples: function of (root, split) to a list of `inputs.examples.Example`.
+    list_examples: function of (root, split, require_labels=True) to a list of `inputs.examples.Example`.
     """
 
     @property
@@ -77,18 +77,28 @@ def open_split(config, data_dir, split, max_images=None, draw=True):
         UsageError: no --data_dir where the configuration needs one.
         inputs.examples.DataError: what is wrong with the files, in one line.
     """
+    examples, there = list_split(config, data_dir, split, draw)
+    examples = examples[:max_images]
+    if there:
+        check_examples(examples)
+    return examples
+
+
+def list_split(config, data_dir, split, draw=True, require_labels=True):
+    """The examples of one split, sorted by name, not yet checked, and whether their files are there. As `open_split`.
+
+    With `require_labels=False` an image without its label is listed, with None for it.
+    """
     if config.dataset == "synthetic":
         root = data_dir or SYNTHETIC_DIR
         if not draw and not synthetic.is_drawn(root, **_scenes(config)):
-            return synthetic.planned_examples(root, split, **_scenes(config))[:max_images]
+            return synthetic.planned_examples(root, split, **_scenes(config)), False
         _draw(config, root)
     elif not data_dir:
         raise UsageError("--data_dir is missing: name the folder that holds " + of(config).layout)
     else:
         root = data_dir
-    examples = of(config).list_examples(root, split)[:max_images]
-    check_examples(examples)
-    return examples
+    return of(config).list_examples(root, split, require_labels), True
 
 
 def sizes(config, examples):

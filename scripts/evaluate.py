@@ -24,7 +24,7 @@ import tensorflow.compat.v1 as tf
 import tqdm
 from absl import flags
 
-from scripts import checkpoints, datasets, evaluation, inference_flags, official, report
+from scripts import bad_images, checkpoints, datasets, evaluation, inference_flags, official, report
 
 FLAGS = flags.FLAGS
 inference_flags.define()
@@ -35,6 +35,7 @@ flags.DEFINE_string("output", None, "JSON file to write; unset: MODEL_DIR/evalua
 flags.DEFINE_integer(
     "num_pictures", 0, "Images to draw with truth and prediction, in a folder of their own.", lower_bound=0
 )
+bad_images.define()
 flags.DEFINE_bool("official", False, "Score with cityscapesscripts too, and require that it agrees.")
 
 
@@ -45,7 +46,8 @@ def main():
     if not os.path.isdir(os.path.dirname(os.path.abspath(output))):
         raise commandline.UsageError("--output={}: its folder does not exist".format(output))
     max_images = FLAGS.max_images or config.eval.max_images
-    examples = datasets.open_split(config, FLAGS.data_dir, split, max_images)
+    found = bad_images.open_split(config, FLAGS.data_dir, split, max_images)
+    examples = found.examples
     scorer = official.OfficialScorer(config) if FLAGS.official else None
 
     evaluator = evaluation.Evaluator(config, devices, examples)
@@ -64,6 +66,8 @@ def main():
         ),
         flush=True,
     )
+    for line in bad_images.describe(found):
+        print(line, flush=True)
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(tqdm.tqdm(total=len(examples), unit="image", disable=not sys.stderr.isatty()))
         on_image = stack.enter_context(scorer).add if scorer else lambda scored: None
@@ -75,7 +79,8 @@ def main():
     print(report.class_table(result.scores, datasets.of(config).class_names))
     settings = {name: config.eval[name] for name in ("crop_size", "stride_rate", "scales", "flip")}
     evaluation.write_metrics(
-        result, checkpoints.verified_step(checkpoint), output, split=split, checkpoint=checkpoint, **settings, **more
+        result, checkpoints.verified_step(checkpoint), output, split=split, checkpoint=checkpoint, **settings, **more,
+        **({"left_out": bad_images.as_json(found)} if found.bad else {})
     )
     print("written: {}".format(output))
     if result.samples:

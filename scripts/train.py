@@ -22,6 +22,7 @@ from absl import flags
 import towers
 from inputs import pipeline
 from scripts import (
+    bad_images,
     checkpoints,
     configuration,
     datasets,
@@ -37,6 +38,7 @@ CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspn
 flags.adopt_module_key_flags(configuration)
 training_flags.define("Folder of the data set, in the Cityscapes layout or its own; unset: drawn scenes, in data/synthetic.")
 flags.adopt_module_key_flags(training_flags)
+bad_images.define()
 FLAGS = flags.FLAGS
 
 
@@ -47,14 +49,13 @@ def main():
     network.check_crop(config, "input.crop_size")
     network.check_crop(config, "eval.crop_size")
     draw = not FLAGS.dry_run
-    train_examples = datasets.open_split(config, FLAGS.data_dir, config.train_split, draw=draw)
-    eval_examples = datasets.open_split(
-        config, FLAGS.data_dir, config.eval_split, config.eval.max_images, draw=draw
-    )
+    training = bad_images.open_training_split(
+        config, FLAGS.data_dir, config.train_split, run.model_dir if run.checkpoint else None, draw)
+    scoring = bad_images.open_split(config, FLAGS.data_dir, config.eval_split, config.eval.max_images, draw)
 
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
-    batch = next_batch(config, train_examples, run.start_step)
+    batch = next_batch(config, training.examples, run.start_step)
     parts = towers.split_batch(batch, len(run.devices))
     train_step, learning_rate = network.train_step(config, parts, run.devices)
     started = None
@@ -63,7 +64,7 @@ def main():
         checkpoints.check(run.checkpoint, tf.global_variables())
     elif config.init_checkpoint:
         started = initial_weights.start_from(config.init_checkpoint, config)
-    evaluator = evaluation.Evaluator(config, run.devices, eval_examples)
+    evaluator = evaluation.Evaluator(config, run.devices, scoring.examples)
 
     print(
         report.describe(
@@ -71,8 +72,8 @@ def main():
             run.devices,
             train_step,
             [part["label"].shape[0] for part in parts],
-            train_examples,
-            eval_examples,
+            training.examples,
+            scoring.examples,
             run.start_step,
             run.stop_step,
         ),
@@ -80,10 +81,13 @@ def main():
     )
     if started:
         print("{:<10} {}".format("weights", started), flush=True)
+    for line in bad_images.describe(training) + bad_images.describe(scoring):
+        print(line, flush=True)
     if FLAGS.dry_run:
         print("dry run: no step taken")
         return
 
+    bad_images.save(training, run.model_dir)
     add_summaries(config, parts[0], train_step)
     training_run.carry_out(run, config, train_step, learning_rate, evaluator)
 
@@ -97,6 +101,7 @@ def next_batch(config, examples, start_step):
             config.seed,
             start_step * config.accumulate_steps,
             ignore_label=config.ignore_label,
+            replace_unreadable=bad_images.replaces(),
             **config.input.to_dict(),
         )
         batch = tf.data.make_one_shot_iterator(dataset).get_next()
