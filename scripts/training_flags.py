@@ -2,6 +2,7 @@
 
 import os
 
+import tensorflow
 from absl import flags
 
 from scripts import configuration
@@ -29,6 +30,25 @@ def define(data_dir):
     flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would be; take no step, write nothing.")
     flags.DEFINE_string("profile", None, "FIRST,LAST: steps of which a trace is written into MODEL_DIR/profile.")
     flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
+    flags.DEFINE_bool(
+        "deterministic",
+        False,
+        "Use only ops that give the same bits every time (TensorFlow's op determinism; slower on GPUs), so that the same "
+        "command ends with the same weights, to the bit, however often it was stopped and resumed.",
+    )
+
+
+def make_deterministic():
+    """Switches TensorFlow to deterministic ops where --deterministic asks for it, and says so.
+
+    What else a run depends on is made of the seed, the step and the example: initial values, dropout masks, the order of
+    examples and their augmentation; and a checkpoint holds all that a step changes. The number of towers stays free, but
+    with other sums come other roundings: the same bits need the same number.
+    """
+    if FLAGS.deterministic:
+        tensorflow.config.experimental.enable_op_determinism()  # compat.v1 has it not
+        print("{:<10} {}".format("bits", "deterministic ops only: the same command gives the same weights on the same kind of "
+                                 "machine, resumed or not"), flush=True)
 
 
 def check_batch(config, num_towers, accumulate_steps=1):

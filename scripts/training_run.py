@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 import towers
-from scripts import checkpoints, configuration, profile_hook, training_flags, training_hooks
+from scripts import checkpoints, configuration, interruption, profile_hook, run_lock, training_flags, training_hooks
 from scripts.history import History
 from scripts.progress import Progress
 from towers.session import BestCheckpoint, run_training
@@ -43,6 +43,12 @@ def plan(config, name, read=configuration.read):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     model_dir = FLAGS.model_dir or os.path.join(root, "runs", name)
     training_flags.check_model_dir(config, model_dir, read)
+    interruption.end_at_once_on_sigterm()
+    if not FLAGS.dry_run:
+        run_lock.check_writable(model_dir)
+        if os.path.isdir(model_dir):
+            run_lock.take(model_dir)
+    training_flags.make_deterministic()
     checkpoint, start_step = checkpoints.find(model_dir)
     profiled = profile_hook.parse(FLAGS.profile, start_step, stop_step)
     return Plan(devices, model_dir, checkpoint, start_step, stop_step, profiled)
@@ -59,6 +65,7 @@ def carry_out(run, config, train_step, learning_rate, evaluator, evaluate=traini
         evaluator, evaluate: as `training_hooks.EvaluationHook` takes them.
     """
     os.makedirs(run.model_dir, exist_ok=True)
+    run_lock.take(run.model_dir)
     configuration.save(config, run.model_dir)
     history = History(run.model_dir, run.start_step)
     if run.start_step >= run.stop_step:
