@@ -10,6 +10,7 @@ import towers
 from scripts import checkpoints, configuration, interruption, profile_hook, run_lock, training_flags, training_hooks
 from scripts.history import History
 from scripts.progress import Progress
+from towers import checkpoint_files
 from towers.session import BestCheckpoint, run_training
 
 FLAGS = flags.FLAGS
@@ -49,7 +50,7 @@ def plan(config, name, read=configuration.read):
         if os.path.isdir(model_dir):
             run_lock.take(model_dir)
     training_flags.make_deterministic()
-    checkpoint, start_step = checkpoints.find(model_dir)
+    checkpoint, start_step = checkpoints.find_to_go_on(model_dir)
     profiled = profile_hook.parse(FLAGS.profile, start_step, stop_step)
     return Plan(devices, model_dir, checkpoint, start_step, stop_step, profiled)
 
@@ -66,6 +67,7 @@ def carry_out(run, config, train_step, learning_rate, evaluator, evaluate=traini
     """
     os.makedirs(run.model_dir, exist_ok=True)
     run_lock.take(run.model_dir)
+    checkpoint_files.mend(run.model_dir)
     configuration.save(config, run.model_dir)
     history = History(run.model_dir, run.start_step)
     if run.start_step >= run.stop_step:

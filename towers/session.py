@@ -16,6 +16,8 @@ import time
 import tensorflow.compat.v1 as tf
 from absl import logging
 
+from towers import saving
+
 TrainingEnd = collections.namedtuple("TrainingEnd", "step signal")
 TrainingEnd.__doc__ = """How a run ended: after which step, and the name of the signal that stopped it or None."""
 
@@ -49,7 +51,7 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
     Raises:
       NonFiniteLossError: a tower's loss is NaN or infinite, or a weight is when it would be saved.
     """
-    saver = tf.train.Saver(max_to_keep=keep, save_relative_paths=True)
+    saver = saving.CheckpointSaver(max_to_keep=keep, save_relative_paths=True)
     scaffold = tf.train.Scaffold(saver=saver)
     tf.summary.scalar("loss", train_step.loss)
     in_graph = {summary.name: summary for summary in tf.get_collection(tf.GraphKeys.SUMMARIES)}
@@ -202,7 +204,7 @@ class BestCheckpoint(object):
     def __init__(self, model_dir):
         self._folder = os.path.join(model_dir, "best")
         self._record = os.path.join(self._folder, "best.json")
-        self._saver = tf.train.Saver(max_to_keep=1, save_relative_paths=True)
+        self._saver = saving.CheckpointSaver(max_to_keep=1, save_relative_paths=True)
 
     def __call__(self, session, step, score):
         """Saves the session's variables if `score` beats the best so far; returns whether it did."""

@@ -1,4 +1,5 @@
-"""A checkpoint that was cut, overwritten or lost ends every script in one line, and nothing is written."""
+"""A checkpoint that was cut, overwritten or lost, the only one there, ends every script in one line, and nothing is
+written."""
 
 import glob
 import os
@@ -16,6 +17,8 @@ def test_cut_overwritten_and_lost_checkpoints(streets, trained, tmp_path):
     for damage in ("cut", "overwritten", "lost"):
         model_dir = str(tmp_path / damage)
         shutil.copytree(trained[0], model_dir)
+        for path in glob.glob(os.path.join(model_dir, "model.ckpt-0.*")):
+            os.remove(path)  # or train.py would go on from it
         latest = os.path.join(model_dir, "model.ckpt-4")
         data, = glob.glob(latest + ".data-*")
         if damage == "lost":
