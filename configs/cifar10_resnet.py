@@ -37,6 +37,7 @@ def get_config():
         width=16,  # channels of the first stage
         norm="sync",  # "sync": statistics over all towers; "plain": each tower its own
         norm_statistics="sum",  # or "concat"
+        norm_group_size=config_dict.placeholder(int),  # sync: how many towers in a row share statistics; all if unset
         norm_momentum=0.9,
         norm_epsilon=1e-5,
     ))

@@ -67,6 +67,7 @@ def get_config():
         dropout=0.1,
         norm="sync",  # "sync": statistics over all towers; "plain": each tower its own
         norm_statistics="sum",  # or "concat"
+        norm_group_size=config_dict.placeholder(int),  # sync: how many towers in a row share statistics; all if unset
         norm_momentum=0.9,
         norm_epsilon=1e-5,
     ))

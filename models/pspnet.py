@@ -34,7 +34,7 @@ def pspnet(images, model_config, num_classes, norm=None):
       images: [N, H, W, 3] float, normalised. H and W may be unknown until the graph runs.
       model_config: has the attributes backbone, stem, width (thin_resnet), pyramid, pyramid_bins,
         pyramid_channels, head_channels, aux_channels, align_corners, dropout, norm, norm_statistics,
-        norm_momentum, norm_epsilon.
+        norm_momentum, norm_epsilon, and may have norm_group_size.
       num_classes: C.
       norm: `norm(inputs, name=...)` in place of the configured normalisation, or None.
     Returns:
@@ -68,10 +68,11 @@ def backbone(images, model_config, norm):
 
 
 def normalisation(model_config):
-    """The configured batch normalisation, `norm(inputs, name=...)`: over all towers, or each tower's own."""
+    """The configured batch normalisation, `norm(inputs, name=...)`: over all towers, groups of them, or each its own."""
     options = dict(momentum=model_config.norm_momentum, epsilon=model_config.norm_epsilon)
     if model_config.norm == "sync":
-        return functools.partial(towers.sync_bn, statistics=model_config.norm_statistics, **options)
+        return functools.partial(towers.sync_bn, statistics=model_config.norm_statistics,
+                                 group_size=getattr(model_config, "norm_group_size", None), **options)
     return functools.partial(towers.layers.batch_normalization, sync=False, **options)
 
 

@@ -32,6 +32,7 @@ def check(config):
     setting_rules.check_data_set(config, ["cifar10"], "train.py trains on the others")
     setting_rules.check_names(config, cifar10_resnet.get_config(), "configs/cifar10_resnet.py")
     setting_rules.check_values(config, _RULES)
+    setting_rules.check_norm(config)
     boundaries = config.optimizer.boundaries
     if list(boundaries) != sorted(set(boundaries)):
         raise UsageError("config.optimizer.boundaries is {}: each step must be above the one before".format(boundaries))
@@ -77,6 +78,7 @@ _RULES = (
     + one_of("model.name", "cifar_resnet")
     + one_of("model.norm", "sync", "plain")
     + one_of("model.norm_statistics", "sum", "concat")
+    + rule("model.norm_group_size", "None, or a number of towers above 0", lambda v: v is None or whole(v) and v > 0)
     + one_of("optimizer.name", "momentum")
     + one_of("optimizer.decay_on", "all", "kernels")
 )

@@ -50,6 +50,7 @@ def check(config):
     setting_rules.check_data_set(config, sorted(datasets.DATA_SETS), "train_classifier.py trains on cifar10")
     setting_rules.check_names(config, cityscapes_pspnet50.get_config(), "configs/cityscapes_pspnet50.py")
     setting_rules.check_values(config, _RULES)
+    setting_rules.check_norm(config)
     classes = datasets.of(config).num_classes
     if config.num_classes != classes:
         raise UsageError(
@@ -97,7 +98,7 @@ def read(model_dir, full=None):
             saved = _tuples(json.load(file))
         if not isinstance(saved, dict):
             raise ValueError("it holds {!r}".format(saved))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             "{} is no JSON of settings ({}): it is written by train.py and not meant to be edited".format(path, error)
         ) from error
@@ -212,6 +213,7 @@ _RULES = (
     + one_of("model.pyramid", "adaptive", "average")
     + one_of("model.norm", "sync", "plain")
     + one_of("model.norm_statistics", "sum", "concat")
+    + rule("model.norm_group_size", "None, or a number of towers above 0", lambda v: v is None or whole(v) and v > 0)
     + one_of("loss.mean", "tower", "global")
     + one_of("optimizer.name", "momentum")
     + one_of("optimizer.decay_on", "all", "kernels")

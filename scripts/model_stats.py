@@ -70,6 +70,7 @@ def input_size(config, is_classifier):
 
 def build(config, height, width, training, is_classifier):
     """Adds the network for one image to the default graph, on one tower."""
+    config.model.norm_group_size = None  # one tower has no groups, and costs what it costs in one
     label = tf.zeros([1] if is_classifier else [1, height, width], tf.int32)
     trained = classifier.training_model(config) if is_classifier else network.training_model(config)
 

@@ -64,6 +64,13 @@ def check_data_set(config, choices, hint):
             shown(config.get("dataset")), ", ".join(choices), hint))
 
 
+def check_norm(config):
+    """UsageError where groups of towers are asked of a normalisation that is each tower's own."""
+    if config.model.norm == "plain" and config.model.norm_group_size is not None:
+        raise UsageError("config.model.norm_group_size is {} with config.model.norm='plain', where towers share nothing: set "
+                         "norm to 'sync', or leave norm_group_size out".format(config.model.norm_group_size))
+
+
 def check_names(config, full, file, prefix=""):
     """UsageError unless a configuration has the names of the full list, which the file named `file` holds."""
     for name in full.keys():

@@ -71,7 +71,7 @@ FIGURES = {
 
 # What no publication says, and what is off unless asked for.
 OURS = {"seed", "init_checkpoint", "accumulate_steps", "precision", "recompute", "input.num_parallel", "input.cache",
-        "model.width", "model.norm_statistics", "eval.every_steps", "eval.num_pictures"}
+        "model.width", "model.norm_statistics", "model.norm_group_size", "eval.every_steps", "eval.num_pictures"}
 
 
 def recipe(path):

@@ -28,6 +28,7 @@ def config(**changes):
         dropout=0.0,
         norm="plain",
         norm_statistics="sum",
+        norm_group_size=None,
         norm_momentum=0.9,
         norm_epsilon=1e-5,
     )
@@ -250,3 +251,20 @@ def test_unknown_choices_are_refused_by_name(changes):
     ((name, value),) = changes.items()
     with pytest.raises(ValueError, match="model.{} '{}' is unknown: use one of".format(name, value)):
         build(tf.zeros([1, 33, 33, 3]), **changes)
+
+
+def test_groups_of_towers_share_the_statistics_of_every_layer():
+    """With one example on each of four towers, groups of two give what two towers of the same pairs give."""
+    images = photographs((17, 17), count=4)
+
+    def logits(images, **changes):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.set_random_seed(1)
+            outputs = build(tf.constant(images), training=True, norm="sync", **changes)
+            session.run(tf.global_variables_initializer())
+            return np.concatenate(session.run([out["logits"] for out in outputs]))
+
+    grouped = logits(images, num_towers=4, norm_group_size=2)
+    pairs = np.concatenate([logits(images[i:i + 2], num_towers=2) for i in (0, 2)])
+    np.testing.assert_allclose(grouped, pairs, atol=1e-9)
+    assert np.abs(grouped - logits(images, num_towers=4)).max() > 1e-3

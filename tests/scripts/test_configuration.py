@@ -46,6 +46,8 @@ def with_value(name, value):
         ("model.pyramid_bins", ()),
         ("model.dropout", 1.0),
         ("model.norm", "group"),
+        ("model.norm_group_size", 0),
+        ("model.norm_group_size", "2"),
         ("loss.mean", "sum"),
         ("loss.hard_pixel_fraction", 0.0),
         ("loss.class_weights", (1.0, 2.0)),
@@ -136,3 +138,11 @@ def test_a_broken_config_json_is_named(tmp_path):
 def test_a_file_that_returns_no_settings_is_told_what_to_return():
     with pytest.raises(UsageError, match="returns 3: it must return a ConfigDict"):
         configuration.check(3)
+
+
+def test_groups_of_towers_are_refused_where_each_has_its_own_statistics():
+    config = with_value("model.norm_group_size", 2)
+    assert configuration.check(config) is config
+    config.model.norm = "plain"
+    with pytest.raises(UsageError, match="norm_group_size is 2 with config.model.norm='plain'"):
+        configuration.check(config)
