@@ -52,8 +52,8 @@ def _readable(path):
     try:
         yield
     except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:  # by version and by damage
-        raise ValueError("checkpoint {} is damaged or is no checkpoint ({}): name another checkpoint (an older one, or that in "
-                         "best/) or model_dir".format(path, " ".join(str(error).split()))) from error
+        raise ValueError("checkpoint {} is damaged or is no checkpoint ({}): name another checkpoint (an older one, or that "
+                         "in best/) or model_dir".format(path, " ".join(str(error).split()))) from error
 
 
 def find(model_dir):

@@ -37,16 +37,19 @@ class History:
 
 
 def read(model_dir):
-    """The entries kept in a model_dir; a last line that was cut short is left out."""
+    """The entries kept in a model_dir, up to the first line that is none: a last line that was cut short, or damage."""
     path = os.path.join(model_dir, FILE_NAME)
     entries = []
     if os.path.exists(path):
-        with open(path) as file:
+        with open(path, errors="replace") as file:
             for line in file:
                 try:
-                    entries.append(json.loads(line))
-                except ValueError:
+                    entry = json.loads(line)
+                except (ValueError, RecursionError):
                     break
+                if not isinstance(entry, dict) or not isinstance(entry.get("step"), int):
+                    break
+                entries.append(entry)
     return entries
 
 

@@ -60,7 +60,8 @@ def start_from(path, config):
         ValueError: naming what does not fit.
     """
     path = find(path)
-    stored = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    reader = tf.train.load_checkpoint(path)
+    stored, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     variables = _network_variables()
     problems, taken = [], {}
     for name, variable in sorted(variables.items()):
@@ -70,6 +71,8 @@ def start_from(path, config):
                 problems.append("{} {} is not in it".format(name, shape))
         elif list(stored[name]) != shape:
             problems.append("{} is {} there, {} here".format(name, list(stored[name]), shape))
+        elif types[name] != variable.dtype.base_dtype:
+            problems.append("{} is {} there, {} here".format(name, types[name].name, variable.dtype.base_dtype.name))
         else:
             taken[name] = variable
     unused = sorted(name for name in stored if name not in variables and _of_the_network(name, stored))

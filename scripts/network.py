@@ -117,10 +117,8 @@ class WeightsInSession:
         )
 
     def load_checkpoint(self, path):
-        """Takes the weights of a checkpoint; ValueError with what differs if it is of another network."""
-        checkpoints.check(path, self.variables)
-        reader = tf.train.load_checkpoint(path)
-        self.load({variable.op.name: reader.get_tensor(variable.op.name) for variable in self.variables})
+        """Takes the weights of a checkpoint; ValueError with what differs if it is of another network or of no use."""
+        self.load(checkpoints.read(path, self.variables))
 
 
 class TrainedNetwork(WeightsInSession):
