@@ -15,13 +15,14 @@ A run on one worker that holds a collective waits for the other workers to run i
 same number of times. `train_op` holds every collective of the step.
 """
 
+import hashlib
 import json
 import numbers
 import os
 
 import tensorflow.compat.v1 as tf
 
-from towers import collectives
+from towers import collectives, heartbeat
 from towers.devices import session_config
 
 _JOB = "worker"
@@ -38,6 +39,8 @@ class Cluster(object):
       hosts, task_index: as given.
       num_workers: how many there are.
       is_chief: whether this is worker 0, the one to write checkpoints and summaries.
+      heartbeat: the `heartbeat.Heartbeat` by which workers know of each other, once it was started.
+      joined: the chief's facts, after `join`; else None.
 
     Every worker must have the same number of towers and build the same graph.
 
@@ -51,6 +54,7 @@ class Cluster(object):
         _check(self.hosts, task_index)
         self.num_workers = len(self.hosts)
         self.is_chief = task_index == 0
+        self.heartbeat = self.joined = None
         self._keys = 0
         self._server = None
 
@@ -82,17 +86,55 @@ class Cluster(object):
                              % (kind, index, len(own), wanted))
         return cls(chiefs + workers, index + (len(chiefs) if kind == "worker" else 0))
 
-    def start(self, devices, **fields):
+    def start(self, devices=(), config=None, **fields):
         """Starts this worker's server, once, and returns the target for `tf.Session`.
 
         Args:
           devices: this worker's device strings (from `tower_devices`).
+          config: what `session_config` made of them, if it is at hand.
           **fields: fields of `tf.ConfigProto`.
         """
         if self._server is None:
             self._server = tf.train.Server(tf.train.ClusterSpec({_JOB: self.hosts}), _JOB, self.task_index,
-                                           config=self.session_config(devices, **fields))
+                                           config=config or self.session_config(devices, **fields))
         return self._server.target
+
+    def start_heartbeat(self, port=None, timeout=30.0):
+        """Starts this worker's `heartbeat`, once: as soon as may be, so that its end is seen from then on.
+
+        Args:
+          port: the port the chief listens on for it, the same on all workers; None for its port in `hosts` plus 1000.
+          timeout: seconds without a sign of life after which a worker counts as dead.
+
+        Raises:
+          heartbeat.WorkersError: the chief's port cannot be listened on.
+        """
+        if self.heartbeat is None:
+            self.heartbeat = heartbeat.Heartbeat(self.hosts, self.task_index, port, timeout)
+            self.heartbeat.start()
+
+    def join(self, facts=None, wait=300.0, say=print):
+        """Waits until all workers have come, and mean the same run; returns the chief's facts.
+
+        Args:
+          facts: what must be the same on all workers, a dict by name of what JSON can hold; the versions of TensorFlow and
+            Towers are looked at in any case. None as a value leaves the say to the chief.
+          wait: seconds after which a worker that has not come is given up.
+          say: called with a line about whom is waited for.
+
+        Raises:
+          heartbeat.WorkersError: naming who has not come, or what differs and both values.
+        """
+        self.start_heartbeat()
+        everywhere = {"TensorFlow": tf.__version__, "the sources of Towers": source_digest(os.path.dirname(__file__))}
+        self.joined = self.heartbeat.join(dict(everywhere, **(facts or {})), wait, say)
+        return self.joined
+
+    def leave(self):
+        """Waits until every worker has come to its end, and ends the heartbeat."""
+        if self.heartbeat is not None:
+            self.heartbeat.leave()
+        self.heartbeat = self.joined = None
 
     def session_config(self, devices, **fields):
         """`towers.session_config` for a session of this worker: it sees its own devices only, and worker 0 leads.
@@ -131,6 +173,17 @@ class Cluster(object):
 
     def __repr__(self):
         return "Cluster(hosts=%r, task_index=%d)" % (self.hosts, self.task_index)
+
+
+def source_digest(*folders):
+    """Eight hexadecimal digits of the Python files in folders: the same where the code is."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    digest.update(name.encode() + b"\0" + file.read())
+    return digest.hexdigest()[:8]
 
 
 def _check(hosts, task_index):
