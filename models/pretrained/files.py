@@ -11,7 +11,6 @@ What a file is, its bytes say and not its name: a download may be called anythin
 import os
 import re
 import zipfile
-import zlib
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -19,6 +18,8 @@ import tensorflow.compat.v1 as tf
 # The first pickle of a PyTorch file from before its zip files: a number that it checks itself.
 _TORCH_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _TABLE_END = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # of TensorFlow's tables: .index files, and checkpoints in one file
+
+_LARGE, _RATIO = 4 << 30, 100  # bytes that any archive may unpack to, and how many times its own size above that
 
 _UNPACK = "unpack it and name the file with the weights in it"
 _FOREIGN = (
@@ -53,7 +54,10 @@ def read(path):
     reader, path = _reader(path)
     arrays = {}
     for name, array in reader(path).items():
-        arrays[re.sub(r":0$", "", name)] = array
+        name = re.sub(r":0$", "", name)
+        if name in arrays:
+            raise WeightsFileError("{} holds {} twice, once with :0 at its end: leave one out".format(path, name))
+        arrays[name] = array
     if not arrays:
         raise WeightsFileError("{} holds no arrays".format(path))
     return arrays
@@ -76,6 +80,7 @@ def _reader(path):
         if head.startswith(sign):
             raise WeightsFileError("{} is {}: {}".format(path, what, remedy))
     if head[257:262] == b"ustar":
+        _refuse_outside(path, [head[:100].split(b"\0")[0].decode("utf-8", "replace")])
         raise WeightsFileError("{} is a tar archive: {}".format(path, _UNPACK))
     if re.match(br"\s*<(!doctype|html|\?xml)", head, re.IGNORECASE):
         raise WeightsFileError("{} is a web page and no weights: fetch the file itself".format(path))
@@ -104,28 +109,52 @@ def _ends(path):
 def _zip_reader(path):
     try:
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise WeightsFileError("{} is cut off or damaged ({}): fetch it again".format(path, error)) from error
+            members = archive.infolist()
+    except Exception as error:  # BadZipFile, OSError, ValueError, NotImplementedError, struct.error ... by damage
+        raise _damaged(path, error) from error
+    names = [member.filename for member in members]
     if not names:
         raise WeightsFileError("{} holds no arrays: compare its size with the original's ({} bytes here)".format(
             path, os.path.getsize(path)))
+    _refuse_outside(path, names)
+    twice = sorted(name for name in set(names) if names.count(name) > 1)
+    if twice:
+        raise WeightsFileError("{} holds {} twice: save it again".format(path, twice[0]))
+    if any(member.flag_bits & 1 for member in members):
+        raise WeightsFileError("{} is encrypted: {}".format(path, _UNPACK))
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > max(_LARGE, _RATIO * os.path.getsize(path)):
+        raise WeightsFileError("{} would be {:,} bytes unpacked, above {} times its own {:,}: made to fill memory, or all "
+                               "alike: save it without compression".format(path, unpacked, _RATIO, os.path.getsize(path)))
     if any(re.search(r"(^|/)data\.pkl$", name) for name in names):
         return _read_torch
-    if names and all(name.endswith(".npy") for name in names):
+    if all(name.endswith(".npy") for name in names):
         return _read_npz
     raise WeightsFileError("{} is a zip archive: {}".format(path, _UNPACK))
+
+
+def _refuse_outside(path, names):
+    """Nothing is unpacked here; but who is told to unpack a file should not be led to write beside its folder."""
+    outside = [name for name in names if re.match(r"[/\\]|[A-Za-z]:", name) or ".." in re.split(r"[/\\]", name)]
+    if outside:
+        raise WeightsFileError("{} is an archive with a path that leads out of its folder, {!r}: do not unpack it, and fetch "
+                               "the weights elsewhere".format(path, outside[0]))
 
 
 def _read_npz(path):
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as error:
+            arrays = {name: archive[name] for name in archive.files}
+    # What NumPy raises of a damaged header is of many kinds: tokenize's, SyntaxError, MemoryError of a claimed size, ...
+    except Exception as error:
         if "Object arrays" in str(error) or "allow_pickle" in str(error):
             raise WeightsFileError("{} holds pickled objects, which are not read since loading them can run any code: save "
                                    "plain arrays".format(path)) from error
         raise _damaged(path, error) from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # NumPy hands out the bytes of what is no array
+            raise _damaged(path, "{} is no array".format(name))
+    return arrays
 
 
 def _read_safetensors(path):
@@ -143,7 +172,7 @@ def _read_checkpoint(path):
     try:
         reader = tf.train.load_checkpoint(path)
         return {name: np.asarray(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
-    except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:  # by version and by damage
+    except Exception as error:  # by version and by damage
         raise _damaged(path, error) from error
 
 
