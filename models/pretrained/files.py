@@ -135,7 +135,7 @@ def _zip_reader(path):
 
 def _refuse_outside(path, names):
     """Nothing is unpacked here; but who is told to unpack a file should not be led to write beside its folder."""
-    outside = [name for name in names if re.match(r"[/\\]|[A-Za-z]:", name) or ".." in re.split(r"[/\\]", name)]
+    outside = [name for name in names if re.match(r"([A-Za-z]:)?[/\\]", name) or ".." in re.split(r"[/\\]", name)]
     if outside:
         raise WeightsFileError("{} is an archive with a path that leads out of its folder, {!r}: do not unpack it, and fetch "
                                "the weights elsewhere".format(path, outside[0]))
