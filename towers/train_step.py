@@ -13,7 +13,7 @@ import numbers
 
 import tensorflow.compat.v1 as tf
 
-from towers import gradients, recomputation, summation, versions
+from towers import finiteness, gradients, recomputation, summation, versions
 from towers import precision as precisions
 from towers.accumulation import Accumulator
 from towers.building import Build
@@ -35,6 +35,7 @@ class TrainStep(object):
       global_step: the step's variable.
       accumulate_steps: how many runs of `train_op` make one update.
       loss_scale: the loss scale of a float16 step, a scalar tensor; else None.
+      finite_check: the `finiteness.FiniteCheck` on which the update waits, or None.
     """
 
     def __init__(self, **attributes):
@@ -43,7 +44,7 @@ class TrainStep(object):
 
 def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_device="/cpu:0", global_step=None,
                      var_list=None, gradient_transform=None, cluster=None, accumulate_steps=1, precision=None,
-                     recompute=False):
+                     recompute=False, check_finite=False):
     """Builds the towers with `training=True`, their gradients, the average and the update.
 
     Args:
@@ -65,6 +66,9 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
         or None for the types as they are.
       recompute: whether to compute cheap activations again in the backward pass instead of keeping them: about half the
         memory of activations, the same gradients to the bit (see `recomputation`).
+      check_finite: whether the update waits until losses and averaged gradients are known to be finite; where they are not,
+        the run of `train_op` raises and applies nothing (see `finiteness`). Changes no number. With float16, where such a
+        step is skipped and tried again with another scale, it changes nothing.
 
     Returns:
       A `TrainStep`.
@@ -105,6 +109,11 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
             loss = build.workers.sum(summation.in_order(losses)) / tf.cast(build.num_towers, losses[0].dtype)
             with tf.control_dependencies([_after(build.update_ops, "update_ops")]):
                 averaged = list(zip(gradients.averages(per_variable, build), [g.variable for g in per_variable]))
+        tower_gradients = [[g.towers[i] for g in per_variable] for i in range(len(losses))]
+        check = None
+        if check_finite and scale is None:
+            check = finiteness.FiniteCheck(losses, loss, averaged, tower_gradients, build)
+            averaged = check.gate(averaged)
         if accumulator is not None:
             accumulator.add(averaged, None if scale is None else scale.valid)
             averaged = accumulator.means
@@ -114,9 +123,8 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
         train_op = _apply(optimizer, averaged, applied, global_step, accumulator, scale)
     return TrainStep(
         train_op=train_op, loss=loss, tower_losses=losses, outputs=build.results, grads_and_vars=averaged,
-        tower_gradients=[[g.towers[i] for g in per_variable] for i in range(len(losses))],
-        update_ops=build.update_ops, global_step=global_step, loss_scale=None if scale is None else scale.value,
-        accumulate_steps=accumulate_steps)
+        tower_gradients=tower_gradients, update_ops=build.update_ops, global_step=global_step,
+        loss_scale=None if scale is None else scale.value, accumulate_steps=accumulate_steps, finite_check=check)
 
 
 def _apply(optimizer, averaged, applied, global_step, accumulator, scale):

@@ -4,6 +4,7 @@ One code base serves TensorFlow 1.15 to 2.21. The public `tensorflow.compat.v1` 
 is not lives here, each entry with the versions it is for, so that a new TensorFlow is met by reading one file.
 """
 
+import contextlib
 import sys
 
 import tensorflow.compat.v1 as tf
@@ -163,6 +164,18 @@ def next_op_id(graph):
     """A number above the `op_id` of every op so far, and not above that of any op to come."""
     operations = graph.get_operations()
     return op_id(operations[-1]) + 1 if operations else 1
+
+
+@contextlib.contextmanager
+def unfinalized(graph):
+    """Within it, ops can be added to `graph` although it is finalised."""
+    finalized = graph.finalized
+    graph._unsafe_unfinalize()
+    try:
+        yield
+    finally:
+        if finalized:
+            graph.finalize()
 
 
 def first_op_id(graph):
