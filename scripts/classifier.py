@@ -75,6 +75,7 @@ class Evaluator:
 
     def __init__(self, config, device, split):
         self._classes, self._number = config.num_classes, split.number
+        self.before_each = lambda: None  # called before each batch; what it raises ends the evaluation
         with tf.Graph().as_default() as graph:
             tf.set_random_seed(0)
             with tf.device("/cpu:0"):
@@ -90,6 +91,7 @@ class Evaluator:
         self.network.session.run(self._iterator.initializer)
         confusion = np.zeros([self._classes, self._classes], np.int64)
         while confusion.sum() < self._number:
+            self.before_each()
             confusion += metrics.confusion(*self.network.session.run(self._fetches), self._classes, ignore_label=-1)
         scores = metrics.scores(confusion)
         return Result(scores["pixel_accuracy"], scores["per_class_accuracy"], confusion, self._number)

@@ -30,6 +30,7 @@ class Evaluator:
 
     def __init__(self, config, devices, examples):
         self._config, self._examples = config, examples
+        self.before_each = lambda: None  # called before each image; what it raises ends the evaluation
         self.network = TrainedNetwork(config, devices)
         with self.network.graph.as_default(), tf.device("/cpu:0"):
             self._iterator = tf.data.make_initializable_iterator(pipeline.eval_dataset(examples))
@@ -45,6 +46,7 @@ class Evaluator:
 
         def images():
             for _ in self._examples:
+                self.before_each()
                 waiting.append(session.run(self._next))
                 yield waiting[-1]["image"]
 

@@ -7,7 +7,8 @@ normalisation and the loss are float32; activations and products are half. This 
 
 float16 has 5 bits of exponent: small gradients vanish. So the loss is multiplied by a scale before it is differentiated
 and gradients are divided by it afterwards. The scale is dynamic: a step whose gradients are not all finite halves it and
-is skipped (weights, slots, the global step and our moving statistics stay); 2,000 good steps in a row double it.
+is skipped (weights, slots, the global step and our moving statistics stay); 2,000 good steps in a row double it. A skipped
+step has used up a batch: `skipped_runs` counts them, so that a resumed run reads on at the right one.
 bfloat16 has float32's exponent and needs none of this.
 """
 
@@ -52,7 +53,7 @@ def stored_in_float32(getter, dtype):
 
 
 class LossScale(object):
-    """The dynamic loss scale: two variables, in the checkpoint with the weights.
+    """The dynamic loss scale: three variables, in the checkpoint with the weights.
 
     Attributes:
       value: the scale, a scalar float32 tensor.
@@ -63,6 +64,7 @@ class LossScale(object):
         with tf.variable_scope("loss_scale", reuse=tf.AUTO_REUSE, use_resource=True):
             self._scale = tf.get_variable("scale", [], tf.float32, tf.constant_initializer(_INITIAL_SCALE), trainable=False)
             self._good_steps = tf.get_variable("good_steps", [], tf.int64, tf.zeros_initializer(), trainable=False)
+            self._skipped = tf.get_variable("skipped_runs", [], tf.int64, tf.zeros_initializer(), trainable=False)
         self.value = tf.identity(self._scale)
         self.valid = tf.placeholder_with_default(True, [], name="step_is_valid")
 
@@ -86,7 +88,8 @@ class LossScale(object):
             self.valid, tf.where_v2(grown, tf.minimum(self.value * 2, _LARGEST_SCALE), self.value),
             tf.maximum(self.value / 2, 1.))
         count = tf.where_v2(tf.logical_and(self.valid, tf.logical_not(grown)), good_steps, tf.zeros_like(good_steps))
-        return tf.group(self._scale.assign(scale), self._good_steps.assign(count))
+        skipped = self._skipped.assign_add(tf.cast(tf.logical_not(self.valid), tf.int64))
+        return tf.group(self._scale.assign(scale), self._good_steps.assign(count), skipped)
 
 
 def _warn_of_others(entries, valid):

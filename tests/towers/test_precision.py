@@ -75,7 +75,8 @@ def test_the_names_in_a_checkpoint_are_float32s_and_the_scales():
             build(precision)
             names[precision] = set(v.op.name for v in tf.global_variables())
     assert names["bfloat16"] == names[None]
-    assert names["float16"] == names[None] | {"loss_scale/scale", "loss_scale/good_steps"}
+    assert names["float16"] == names[None] | {
+        "loss_scale/scale", "loss_scale/good_steps", "loss_scale/skipped_runs"}
 
 
 def test_tower_gradients_and_averages_are_unscaled():
