@@ -78,7 +78,7 @@ def _names_beside(path):
 
 
 def train_dataset(split, batch_size, seed, start_step=0, *, pad=4, flip_probability=0.5, mean=(125.3, 123.0, 113.9),
-                  std=(63.0, 62.1, 66.7), shuffle=True, num_parallel=2):
+                  std=(63.0, 62.1, 66.7), shuffle=True, num_parallel=2, share=None):
     """The endless training set from `start_step` on. The keywords are those of a configuration's `input`.
 
     Args:
@@ -86,6 +86,7 @@ def train_dataset(split, batch_size, seed, start_step=0, *, pad=4, flip_probabil
       batch_size: pictures a batch, over all towers.
       seed: integer; the order and every drawn number follow from it.
       start_step: batches to leave out at the start; costs nothing.
+      share: (first, number): of each batch only so many pictures, from that place on, are made; None: all.
       pad: pixels added on each side, with the mean, before a 32x32 crop is drawn; 0 for none.
 
     Returns:
@@ -100,6 +101,7 @@ def train_dataset(split, batch_size, seed, start_step=0, *, pad=4, flip_probabil
         ("input.pad", pad, int(pad) == pad >= 0, "a whole number, 0 or more"),
         ("input.flip_probability", flip_probability, 0 <= flip_probability <= 1, "a probability, 0 to 1"),
         ("input.num_parallel", num_parallel, num_parallel > 0, "positive"),
+        ("share", share, share is None or 0 <= share[0] < share[0] + share[1] <= batch_size, "within the batch"),
     ):
         if not good:
             raise ValueError("%s is %s, but must be %s" % (name, value, wanted))
@@ -111,11 +113,12 @@ def train_dataset(split, batch_size, seed, start_step=0, *, pad=4, flip_probabil
         return {"image": image, "label": labels[0], "index": index, "epoch": epoch}
 
     memory = tf.data.Dataset.range(1).map(_as_it_is(lambda _: _records(split))).cache().repeat()
-    positions = pipeline.example_order(split.number, seed, start_step * batch_size, shuffle)
+    order = pipeline.example_order(split.number, seed, start_step * batch_size, shuffle)
+    positions = pipeline.share_of(order, batch_size, share)
     return (
         tf.data.Dataset.zip((positions, memory))
         .map(_as_it_is(example), num_parallel_calls=num_parallel)
-        .batch(batch_size, drop_remainder=True)
+        .batch(share[1] if share else batch_size, drop_remainder=True)
         .prefetch(2)
     )
 

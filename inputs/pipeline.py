@@ -47,6 +47,7 @@ def train_dataset(
     cache=False,
     ignore_label=labels.IGNORE,
     replace_unreadable=False,
+    share=None,
 ):
     """The endless training set from `start_step` on. The keywords are those of a configuration's `input`.
 
@@ -60,6 +61,8 @@ def train_dataset(
       data sets.
       replace_unreadable: where an example cannot be read the next in `examples` that can takes its place, and a line
       on standard error says so. All else is as without; what is drawn for the place stays.
+      share: (first, number): of each batch only so many examples, from that place on, are read and returned, as one of
+      several workers wants them. None: all.
 
     Returns:
       a Dataset of dicts: image [B, h, w, 3] float32 normalised; label [B, h, w] int32, classes or 255; index
@@ -85,6 +88,7 @@ def train_dataset(
     _require(start_step >= 0, "start_step", start_step, "0 or more")
     _require(resize > 0, "input.resize", resize, "positive")
     _require(num_parallel > 0, "input.num_parallel", num_parallel, "positive")
+    _require(share is None or 0 <= share[0] < share[0] + share[1] <= batch_size, "share", share, "within the batch")
     files = _Files(examples)
     read_one = _read_or_next if replace_unreadable else _read
 
@@ -94,7 +98,7 @@ def train_dataset(
         image, label = augmentation.augment(image, label, key, params, ignore_label)
         return {"image": image, "label": label, "index": index, "epoch": epoch}
 
-    positions = example_order(len(examples), seed, start_step * batch_size, shuffle)
+    positions = share_of(example_order(len(examples), seed, start_step * batch_size, shuffle), batch_size, share)
     if cache:
         memory = (
             tf.data.Dataset.range(1)
@@ -111,7 +115,7 @@ def train_dataset(
             _as_it_is(lambda position: example(position, *read_one(files, position["index"], resize))),
             num_parallel_calls=num_parallel,
         )
-    return read.batch(batch_size, drop_remainder=True).prefetch(2)
+    return read.batch(share[1] if share else batch_size, drop_remainder=True).prefetch(2)
 
 
 def eval_dataset(examples, num_parallel=2):
@@ -151,6 +155,15 @@ def example_order(num_examples, seed, start=0, shuffle=True):
         .flat_map(_as_it_is(one_epoch))
         .skip(start % num_examples)
     )
+
+
+def share_of(positions, batch_size, share):
+    """Of every `batch_size` of `positions` (from `example_order`) only a share, (first, number); all where it is None."""
+    if share is None:
+        return positions
+    own = slice(share[0], share[0] + share[1])
+    return positions.batch(batch_size).flat_map(
+        _as_it_is(lambda batch: tf.data.Dataset.from_tensor_slices({name: value[own] for name, value in batch.items()})))
 
 
 def permutation(num_examples, seed, epoch):

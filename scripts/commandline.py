@@ -3,6 +3,7 @@
     0    done (also a run that was told to stop by SIGTERM and saved)
     1    what was asked cannot be done: a missing image, a checkpoint of another network, ...
     2    the command line or the configuration is wrong
+    3    another worker of a run on several died, hangs or failed
     130  interrupted from the keyboard
 
 `--traceback` shows where an error came from. An error of any other kind is a fault of the program and keeps
@@ -23,6 +24,8 @@ from absl import logging as absl_logging
 FLAGS = flags.FLAGS
 flags.DEFINE_bool("traceback", False, "Show the whole traceback of an error instead of one line.")
 
+
+failure_listeners = []  # each is called with the line that a script fails with, before it ends
 
 _CONFIGURATION_MODULE = "config_config"  # ml_collections' name for the module that --config names
 
@@ -152,5 +155,8 @@ def _failed_there(place, error):
 def _fail(error):
     if "--traceback" in sys.argv:
         raise error
-    print("error: " + one_line(error), file=sys.stderr)
+    line = one_line(error)
+    for listener in failure_listeners:
+        listener(line)
+    print("error: " + line, file=sys.stderr)
     sys.exit(2 if isinstance(error, UsageError) else 1)

@@ -67,7 +67,7 @@ def check(config):
 
 def differences(config, saved):
     """Lines `name: saved value -> value` for all that differs from the saved values and may not."""
-    old, new = _flat(saved), _flat(config)
+    old, new = flat(saved), flat(config)
     return [
         "{}: {} -> {}".format(name, old.get(name, "(absent)"), new.get(name, "(absent)"))
         for name in sorted(set(old) | set(new))
@@ -112,11 +112,12 @@ def _completed(values, full):
     return dict(values, **missing, **parts)
 
 
-def _flat(config, prefix=""):
+def flat(config, prefix=""):
+    """All values of a configuration as one dict, under names such as 'optimizer.learning_rate'."""
     values = {}
     for name, value in config.items():
         if isinstance(value, config_dict.ConfigDict):
-            values.update(_flat(value, prefix + name + "."))
+            values.update(flat(value, prefix + name + "."))
         else:
             values[prefix + name] = value
     return values

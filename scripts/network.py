@@ -37,7 +37,7 @@ def training_model(config):
     return model_fn
 
 
-def train_step(config, parts, devices):
+def train_step(config, parts, devices, cluster=None):
     """The recipe's step: SGD with momentum on `training_model`, with its schedule, decay and multipliers.
 
         v ← momentum · v + m · (∂L/∂w + λ·w),  w ← w - lr(i) · v        m: the group's `lr_multiplier`
@@ -46,6 +46,7 @@ def train_step(config, parts, devices):
         config: the configuration.
         parts: one dict of 'image' and 'label' a tower.
         devices: device strings, one a tower.
+        cluster: the `towers.Cluster`, or None.
 
     Returns:
         (`towers.TrainStep`, the scalar tensor of the step's learning rate).
@@ -54,8 +55,8 @@ def train_step(config, parts, devices):
     optimizer = tf.train.MomentumOptimizer(rate, config.optimizer.momentum)
     transform = gradient_transform(config)
     step = towers.build_train_step(training_model(config), parts, optimizer, devices, gradient_transform=transform,
-                                   accumulate_steps=config.accumulate_steps, precision=config.precision,
-                                   recompute=config.recompute)
+                                   cluster=cluster, accumulate_steps=config.accumulate_steps,
+                                   precision=config.precision, recompute=config.recompute)
     return step, rate
 
 

@@ -32,6 +32,7 @@ from scripts import (
     report,
     training_flags,
     training_run,
+    workers,
 )
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "synthetic_pspnet.py"))
@@ -53,32 +54,25 @@ def main():
         config, FLAGS.data_dir, config.train_split, run.model_dir if run.checkpoint else None, draw)
     scoring = bad_images.open_split(config, FLAGS.data_dir, config.eval_split, config.eval.max_images, draw)
 
+    run = training_run.meet(run, config, workers.listed([example.name for example in training.examples]))
+
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
-    batch = next_batch(config, training.examples, run.start_step)
+    batch = next_batch(config, training.examples, run)
     parts = towers.split_batch(batch, len(run.devices))
-    train_step, learning_rate = network.train_step(config, parts, run.devices)
+    train_step, learning_rate = network.train_step(config, parts, run.devices, run.cluster)
     started = None
     if run.checkpoint:
         initial_weights.refuse_as_run(run.checkpoint)
         checkpoints.check(run.checkpoint, tf.global_variables())
-    elif config.init_checkpoint:
+    elif config.init_checkpoint and not run.start_step and training_run.is_chief(run):
         started = initial_weights.start_from(config.init_checkpoint, config)
-    evaluator = evaluation.Evaluator(config, run.devices, scoring.examples)
-
-    print(
-        report.describe(
-            config,
-            run.devices,
-            train_step,
-            [part["label"].shape[0] for part in parts],
-            training.examples,
-            scoring.examples,
-            run.start_step,
-            run.stop_step,
-        ),
-        flush=True,
-    )
+    chief = training_run.is_chief(run)
+    evaluator = evaluation.Evaluator(config, run.devices, scoring.examples) if chief else None
+    if chief:
+        sizes = training_run.part_sizes(run, config)
+        print(report.describe(config, run.devices, train_step, sizes, training.examples, scoring.examples, run.start_step,
+                              run.stop_step), flush=True)
     if started:
         print("{:<10} {}".format("weights", started), flush=True)
     for line in bad_images.describe(training) + bad_images.describe(scoring):
@@ -87,19 +81,22 @@ def main():
         print("dry run: no step taken")
         return
 
-    bad_images.save(training, run.model_dir)
+    if chief:
+        bad_images.save(training, run.model_dir)
     add_summaries(config, parts[0], train_step)
     training_run.carry_out(run, config, train_step, learning_rate, evaluator)
 
 
-def next_batch(config, examples, start_step):
-    """The batch of a step, from the one that `start_step` steps have not seen: image, label."""
+def next_batch(config, examples, run):
+    """What this worker has of a step's batch, from the first that the run has not seen: image, label."""
+    batch_size = config.batch_size // config.accumulate_steps
     with tf.device("/cpu:0"):
         dataset = pipeline.train_dataset(
             examples,
-            config.batch_size // config.accumulate_steps,
+            batch_size,
             config.seed,
-            start_step * config.accumulate_steps,
+            run.start_step * config.accumulate_steps,
+            share=training_run.share(run, batch_size),
             ignore_label=config.ignore_label,
             replace_unreadable=bad_images.replaces(),
             **config.input.to_dict(),

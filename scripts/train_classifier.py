@@ -38,10 +38,13 @@ def main():
         raise UsageError("--data_dir is missing: name the folder that holds data_batch_1.bin and test_batch.bin")
     train, test = (cifar10.open_split(FLAGS.data_dir, split) for split in (config.train_split, config.eval_split))
 
+    run = training_run.meet(run, config, "{} in {}".format(train.number, " ".join(map(os.path.basename, train.paths))))
+
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
     with tf.device("/cpu:0"):
-        dataset = cifar10.train_dataset(train, config.batch_size, config.seed, run.start_step, **config.input.to_dict())
+        dataset = cifar10.train_dataset(train, config.batch_size, config.seed, run.start_step,
+                                        share=training_run.share(run, config.batch_size), **config.input.to_dict())
         batch = tf.data.make_one_shot_iterator(dataset).get_next()
     parts = towers.split_batch({name: batch[name] for name in ("image", "label")}, len(run.devices))
     learning_rate = classifier.learning_rate(config)
@@ -51,11 +54,13 @@ def main():
         tf.train.MomentumOptimizer(learning_rate, config.optimizer.momentum),
         run.devices,
         gradient_transform=classifier.gradient_transform(config),
+        cluster=run.cluster,
     )
     if run.checkpoint:
         checkpoints.check(run.checkpoint, tf.global_variables())
-    evaluator = classifier.Evaluator(config, run.devices[0], test)
-    print(describe(config, run.devices, parts, train, test, run.start_step, run.stop_step), flush=True)
+    evaluator = classifier.Evaluator(config, run.devices[0], test) if training_run.is_chief(run) else None
+    if evaluator:
+        print(describe(config, run, train, test), flush=True)
     if FLAGS.dry_run:
         print("dry run: no step taken")
         return
@@ -63,14 +68,14 @@ def main():
     training_run.carry_out(run, config, train_step, learning_rate, evaluator, classifier.evaluate_and_write)
 
 
-def describe(config, devices, parts, train, test, start_step, stop_step):
+def describe(config, run, train, test):
     """What the run is, in lines."""
     optimizer = config.optimizer
     norms = [v for v in tf.global_variables() if v.op.name.endswith("/moving_mean")]
     lines = [
-        ("towers", "{}: {}".format(len(devices), " ".join(devices))),
+        ("towers", "{}: {}".format(len(run.devices), " ".join(run.devices))),
         ("batch", "{} in total, {} a tower".format(
-            config.batch_size, ", ".join(sorted({str(part["label"].shape[0]) for part in parts})))),
+            config.batch_size, ", ".join(map(str, sorted(set(training_run.part_sizes(run, config))))))),
         ("network", "ResNet-{}, {:,} parameters, {} batch norms ({})".format(
             6 * config.model.units + 2, sum(v.shape.num_elements() for v in tf.trainable_variables()), len(norms),
             config.model.norm)),
@@ -80,10 +85,10 @@ def describe(config, devices, parts, train, test, start_step, stop_step):
             optimizer.factor, "s" if len(optimizer.boundaries) > 1 else "",
             " and ".join("{:,}".format(step) for step in optimizer.boundaries) or "none")),
     ]
-    if stop_step < config.max_steps:
-        lines.append(("stops", "at step {:,} of the {:,}".format(stop_step, config.max_steps)))
-    if start_step:
-        lines.append(("resumed", "at step {}".format(start_step)))
+    if run.stop_step < config.max_steps:
+        lines.append(("stops", "at step {:,} of the {:,}".format(run.stop_step, config.max_steps)))
+    if run.start_step:
+        lines.append(("resumed", "at step {}".format(run.start_step)))
     return "\n".join("{:<10} {}".format(name, text) for name, text in lines)
 
 

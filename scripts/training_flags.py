@@ -5,7 +5,7 @@ import os
 import tensorflow
 from absl import flags
 
-from scripts import configuration
+from scripts import configuration, workers
 from scripts.commandline import UsageError
 
 FLAGS = flags.FLAGS
@@ -29,6 +29,7 @@ def define(data_dir):
     )
     flags.DEFINE_bool("dry_run", False, "Build it all and print what a run would be; take no step, write nothing.")
     flags.DEFINE_string("profile", None, "FIRST,LAST: steps of which a trace is written into MODEL_DIR/profile.")
+    workers.define()
     flags.DEFINE_bool("allow_config_change", False, "Resume although the saved configuration differs.")
     flags.DEFINE_bool(
         "deterministic",

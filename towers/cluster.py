@@ -130,6 +130,20 @@ class Cluster(object):
         self.joined = self.heartbeat.join(dict(everywhere, **(facts or {})), wait, say)
         return self.joined
 
+    def share(self, batch_size, num_towers):
+        """The places in a batch of all workers that this one's towers take: (first, number).
+
+        As `split_batch` splits it over all towers: those in front have one example more where it does not come out even.
+
+        Args:
+          batch_size: examples over all towers of all workers.
+          num_towers: towers of each worker.
+        """
+        each, more = divmod(batch_size, num_towers * self.num_workers)
+        first, end = (tower * each + min(tower, more)
+                      for tower in (self.task_index * num_towers, (self.task_index + 1) * num_towers))
+        return first, end - first
+
     def leave(self):
         """Waits until every worker has come to its end, and ends the heartbeat."""
         if self.heartbeat is not None:
@@ -166,10 +180,10 @@ class Cluster(object):
             return tf.group(*[variable.assign(tf.cast(value, variable.dtype.base_dtype)).op
                               for variable, value in zip(variables, values)])
 
-    def new_key(self, count=1):
-        """The first of the next `count` keys of collectives: workers that build the same graphs give the same keys."""
-        self._keys += count
-        return self._keys - count + 1
+    def new_key(self):
+        """The key of the next collective: workers that build the same graphs give the same keys."""
+        self._keys += 1
+        return self._keys
 
     def __repr__(self):
         return "Cluster(hosts=%r, task_index=%d)" % (self.hosts, self.task_index)

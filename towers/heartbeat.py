@@ -108,8 +108,8 @@ class Heartbeat(object):
                 self._changed.wait(_TURN)
                 waited, missing = time.monotonic() - began, self._still_missing()
                 if waited > wait and missing:
-                    self._refusal = "%s did not come within %d s%s: start all workers, with the same list of hosts; " \
-                        "a longer wait can be set" % (", ".join(missing), wait, self._why_not and " (%s)" % self._why_not or "")
+                    self._refusal = "%s did not come within %d s%s: start all workers, with the same list of hosts" % (
+                        ", ".join(missing), wait, " (%s)" % self._why_not if self._why_not else "")
                     self._give_up()
                 elif missing and waited > next_line and (missing != told or waited > 2 * next_line):
                     told, next_line = missing, max(waited, next_line)

@@ -16,40 +16,49 @@ import time
 import tensorflow.compat.v1 as tf
 from absl import logging
 
-from towers import saving
+from towers import lockstep, nonfinite, saving
+from towers.nonfinite import NonFiniteLossError
 
 TrainingEnd = collections.namedtuple("TrainingEnd", "step signal")
 TrainingEnd.__doc__ = """How a run ended: after which step, and the name of the signal that stopped it or None."""
 
 
-class NonFiniteLossError(ValueError):
-    """A loss is NaN or infinite; the message names its tensor and the step."""
-
-
 def run_training(train_step, model_dir, max_steps, config=None, save_every=1000, keep=3, hooks=(), summary_every=100,
-                 summaries=None, batch_size=None):
+                 summaries=None, batch_size=None, replay=None, cluster=None):
     """Runs `train_step` from the latest checkpoint in `model_dir`, or the initial values, to `max_steps`.
 
     Saves every `save_every` steps and at the end. SIGTERM and SIGINT end the run after the running step, with a
     checkpoint; a second SIGINT interrupts at once. On any error the last checkpoint stays as it was.
 
+    With a cluster every worker calls this alike. The chief alone restores and writes, and gives the others its values, so
+    that they need no `model_dir`. A signal to any worker ends all after one and the same step; what ends one otherwise ends
+    all: see `heartbeat`.
+
     Args:
       train_step: a `TrainStep`.
       model_dir: folder for checkpoints and TensorBoard events; made where missing.
       max_steps: the global step to stop at; a run that has reached it takes no step.
-      config: a `tf.ConfigProto` (from `session_config`).
+      config: a `tf.ConfigProto` (from `session_config`, or the cluster's).
       save_every: steps between checkpoints.
       keep: how many of the latest checkpoints to keep.
       hooks: `tf.train.SessionRunHook`s, called after the loss was checked and before anything is saved.
+        One with an attribute `interrupted` finds a function there that says whether a signal has come: for those that
+        take long.
       summary_every: steps between summaries: the loss, what the model of tower 0 added, `summaries`, and images/s.
       summaries: a further summary tensor, or None.
       batch_size: images a step over all towers, for the summary of images/s; None for steps/s.
+      replay: for a step with `check_finite` that fails: a function of a run's number, counted from this start of the run
+        (from 0), which returns a feed_dict that gives the step the run's batch again, and the names of its examples. With
+        it the first tensor that is not finite is found, and the names go into model_dir/nonfinite.json.
+      cluster: the `Cluster` that the step was built with. Unless it has been joined (`Cluster.join`), this does so.
 
     Returns:
       A `TrainingEnd`.
 
     Raises:
-      NonFiniteLossError: a tower's loss is NaN or infinite, or a weight is when it would be saved.
+      NonFiniteLossError: a tower's loss or (with `check_finite`, and before it is applied) a gradient is NaN or infinite,
+        or a weight is when it would be saved.
+      SaveError: a checkpoint cannot be written.
     """
     saver = saving.CheckpointSaver(max_to_keep=keep, save_relative_paths=True)
     scaffold = tf.train.Scaffold(saver=saver)
@@ -57,27 +66,44 @@ def run_training(train_step, model_dir, max_steps, config=None, save_every=1000,
     in_graph = {summary.name: summary for summary in tf.get_collection(tf.GraphKeys.SUMMARIES)}
     summary_op = tf.summary.merge(list(in_graph.values()) + ([] if summaries is None else [summaries]))
     step_after = _after(train_step)
-    stop = StopOnSignal()
+    several = cluster is not None and cluster.num_workers > 1
+    if several and cluster.joined is None:
+        cluster.join({"the number of towers": len(train_step.tower_losses), "max_steps": max_steps})
+    heartbeat = cluster.heartbeat if several else None
+    stop = StopOnSignal(heartbeat)
+    for hook in hooks:
+        if hasattr(hook, "interrupted"):
+            hook.interrupted = lambda: stop.signal is not None or stop.reason is not None
     finite = FiniteLossHook(train_step)
-    all_hooks = [finite] + list(hooks)
-    all_hooks += [
+    all_hooks = [lockstep.StartAlike(cluster)] if several else []
+    all_hooks += [finite] + list(hooks)
+    writers = [
         tf.train.SummarySaverHook(save_steps=summary_every, output_dir=model_dir, summary_op=summary_op),
         RateHook(model_dir, summary_every, batch_size),
         tf.train.CheckpointSaverHook(model_dir, save_steps=save_every, scaffold=scaffold,
                                      listeners=[FiniteWeightsListener()]),
-        tf.train.StopAtStepHook(last_step=max_steps),
-        stop,
     ]
-    with stop, tf.train.MonitoredTrainingSession(
-            checkpoint_dir=model_dir, scaffold=scaffold, hooks=all_hooks, config=config, save_checkpoint_secs=None,
-            save_checkpoint_steps=None, save_summaries_steps=None, save_summaries_secs=None,
-            log_step_count_steps=None) as session:
+    all_hooks += [] if several and not cluster.is_chief else writers
+    all_hooks += [tf.train.StopAtStepHook(last_step=max_steps), stop]
+    ending_together = lockstep.ending_together(heartbeat)
+    with ending_together, stop, _session(cluster if several else None, model_dir, scaffold, all_hooks, config) as session:
         step = session.run_step_fn(lambda step_context: step_context.session.run(train_step.global_step))
-        while step < max_steps and stop.signal is None and not session.should_stop():
-            for _ in range(train_step.accumulate_steps - 1):  # hooks see the last of the runs that make an update
-                session.run_step_fn(finite.run_without_hooks)
-            _, step = session.run([train_step.train_op, step_after])
-    return TrainingEnd(int(step), stop.signal)
+        with nonfinite.explained(train_step, session, model_dir, lambda: finite.runs, replay):
+            while step < max_steps and not session.should_stop() and stop.may_start():
+                for _ in range(train_step.accumulate_steps - 1):  # hooks see the last of the runs that make an update
+                    session.run_step_fn(finite.run_without_hooks)
+                _, step = session.run([train_step.train_op, step_after])
+    if several:
+        cluster.leave()
+    return TrainingEnd(int(step), stop.reason)
+
+
+def _session(cluster, model_dir, scaffold, hooks, config):
+    if cluster is not None:
+        return lockstep.session(cluster, model_dir, scaffold, hooks, config)
+    return tf.train.MonitoredTrainingSession(
+        checkpoint_dir=model_dir, scaffold=scaffold, hooks=hooks, config=config, save_checkpoint_secs=None,
+        save_checkpoint_steps=None, save_summaries_steps=None, save_summaries_secs=None, log_step_count_steps=None)
 
 
 def _after(train_step):
@@ -95,6 +121,7 @@ class FiniteLossHook(tf.train.SessionRunHook):
     def __init__(self, train_step):
         self._train_step = train_step
         self._fetches = [train_step.tower_losses, [] if train_step.loss_scale is None else train_step.loss_scale]
+        self.runs = 0  # how many runs of the step there were
 
     def before_run(self, run_context):
         return tf.train.SessionRunArgs(self._fetches)
@@ -108,6 +135,7 @@ class FiniteLossHook(tf.train.SessionRunHook):
         self._check(step_context.session, losses, scale)
 
     def _check(self, session, losses, scale):
+        self.runs += 1
         if self._train_step.loss_scale is not None and scale > 1:
             return
         for index, (tensor, value) in enumerate(zip(self._train_step.tower_losses, losses)):
@@ -166,13 +194,15 @@ class RateHook(tf.train.SessionRunHook):
 class StopOnSignal(tf.train.SessionRunHook):
     """Ends the run after the running step when SIGTERM or SIGINT arrives.
 
-    A context manager too: the handlers are in force inside it, in the main thread. `signal` is the name of what arrived.
+    A context manager too: the handlers are in force inside it, in the main thread. `signal` is the name of what arrived,
+    `reason` what ends the run: with a `heartbeat`, all workers agree on that and on the step.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self):
+    def __init__(self, heartbeat=None):
         self.signal = None
+        self._heartbeat = heartbeat
         self._previous = {}
 
     def __enter__(self):
@@ -184,14 +214,24 @@ class StopOnSignal(tf.train.SessionRunHook):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
+    def may_start(self):
+        """Whether another step is to be run: to be asked before each."""
+        return self.signal is None if self._heartbeat is None else self._heartbeat.may_start()
+
+    @property
+    def reason(self):
+        return self.signal if self._heartbeat is None else self._heartbeat.stopped_by
+
     def after_run(self, run_context, run_values):
-        if self.signal is not None:
+        if self.signal is not None and self._heartbeat is None:
             run_context.request_stop()
 
     def _handle(self, number, frame):
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number).name
+        if self._heartbeat is not None:
+            self._heartbeat.request_stop(self.signal)
         logging.info("%s: stopping after this step.", self.signal)
 
 

@@ -2,8 +2,8 @@
 
     python -m tests.towers.training_worker HOSTS TASK_INDEX MODEL_DIR MAX_STEPS SETTINGS
 
-SETTINGS is JSON: num_towers, batch, accumulate_steps, seconds a step, facts, wait, timeout, nan_at (worker, step). The last line
-on standard output is JSON: step, signal, losses, and the variables' bytes in hexadecimal.
+SETTINGS is JSON: num_towers, batch, accumulate_steps, seconds a step, facts, wait, timeout, port, nan_at (worker, step). The
+last line on standard output is JSON: step, signal, losses, and the variables' bytes in hexadecimal.
 """
 
 import json
