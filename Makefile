@@ -1,7 +1,7 @@
 # Two commands do all the set-up on a machine with Python and make:
 #   make train    environment, install, and the default run on two towers
 #   make test     environment, install, lint, and the tests
-# and, longer: make test-long, the tests that would make that longer than 10 minutes; make test-versions, the tests of towers/ and models/ on TensorFlow 1.15, 2.4, 2.15 and 2.21.
+# and, longer: make test-faults, runs that are killed, stopped and denied their disk; make test-long, the tests that would make that longer than 10 minutes; make test-versions, the tests of towers/ and models/ on TensorFlow 1.15, 2.4, 2.15 and 2.21.
 #
 # make benchmark measures against other ways to do the same, and writes BENCHMARKS.md (ARGS=--suite=full: hours).
 #
@@ -17,17 +17,20 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.10 p
 	"$$p" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$p" && break; done)
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: train test test-long test-versions benchmark lint clean
+.PHONY: train test test-long test-faults test-versions benchmark lint clean
 
 train: $(VENV)/installed
 	$(VENV)/bin/python scripts/train.py --config=configs/synthetic_pspnet.py --num_gpus=$(NUM_GPUS) \
 		--device_type=$(DEVICE) --model_dir=runs/synthetic_pspnet $(ARGS)
 
 test: lint
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m "not long" $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m "not long and not faults" $(ARGS)
 
 test-long: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m long $(ARGS)
+
+test-faults: $(VENV)/installed-test
+	$(VENV)/bin/python -m pytest -m faults -rP $(ARGS)
 
 test-versions:
 	tests/on_versions.sh
