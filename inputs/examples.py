@@ -11,7 +11,7 @@ import os
 import numpy as np
 
 from inputs import labels
-from inputs.image_files import DataError, opened
+from inputs.image_files import DataError, decoded, opened
 
 _PNG_END = b"\x00\x00\x00\x00IEND\xaeB\x60\x82"
 _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
@@ -142,8 +142,8 @@ def _header(path, full):
         if wanted == "PNG" and (full or not complete):
             image.verify()  # the chunks' checksums; it closes the file
     if full:
-        with opened(path, "a " + wanted) as image:
-            image.load()
+        with decoded(path, "a " + wanted):
+            pass
     return header
 
 

@@ -2,11 +2,14 @@
 
 An image that claims more pixels than PIL's limit, 178,956,970, is refused by its header, before anything is allocated: a
 file of a few kilobytes can claim 60000x60000, which would fill the memory.
+
+PIL takes a PNG whose rows end early for whole and leaves the rest black; `decoded` counts the rows.
 """
 
 import contextlib
 import os
 import re
+import zlib
 
 from PIL import Image, UnidentifiedImageError
 
@@ -35,6 +38,45 @@ def opened(path, as_what="an image"):
         raise
     except Exception as error:
         raise DataError("cannot read %s as %s (%s)" % (path, as_what, _reason(path, error))) from None
+
+
+@contextlib.contextmanager
+def decoded(path, as_what="an image"):
+    """As `opened`, the pixels read and every row there."""
+    with opened(path, as_what) as image:
+        if image.format == "PNG":
+            _require_all_rows(path)
+        image.load()
+        yield image
+
+
+def _require_all_rows(path):
+    """ValueError unless a PNG's compressed stream holds as many bytes as its header's size has."""
+    with open(path, "rb") as file:
+        content = memoryview(file.read())
+    width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+    bits, color, interlaced = content[24], content[25], content[28]
+    samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}.get(color, 1)
+    missing = sum(rows * (1 + (columns * samples * bits + 7) // 8) for rows, columns in _passes(height, width, interlaced))
+    inflate, place = zlib.decompressobj(), 8
+    while missing > 0 and place + 8 <= len(content):
+        length, name = int.from_bytes(content[place : place + 4], "big"), bytes(content[place + 4 : place + 8])
+        waiting = bytes(content[place + 8 : place + 8 + length]) if name == b"IDAT" else b""
+        while waiting and missing > 0:
+            missing -= len(inflate.decompress(waiting, 1 << 20))
+            waiting = inflate.unconsumed_tail
+        place += length + 12
+    if missing > 0:
+        raise ValueError("{:,} bytes of its rows are missing".format(missing))
+
+
+def _passes(height, width, interlaced):
+    """(rows, columns) of each pass over the pixels: one, or the seven of Adam7."""
+    if not interlaced:
+        return [(height, width)]
+    steps = ((0, 8, 0, 8), (0, 8, 4, 8), (4, 8, 0, 4), (0, 4, 2, 4), (2, 4, 0, 2), (0, 2, 1, 2), (1, 2, 0, 1))
+    sizes = [(len(range(top, height, down)), len(range(left, width, right))) for top, down, left, right in steps]
+    return [(rows, columns) for rows, columns in sizes if rows and columns]
 
 
 def _reason(path, error):

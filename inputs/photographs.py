@@ -5,7 +5,7 @@ import os
 import numpy as np
 from PIL import ImageOps
 
-from inputs.image_files import DataError, opened
+from inputs.image_files import DataError, decoded
 
 IMAGE_EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp")
 
@@ -40,8 +40,7 @@ def load_image(path, upright=True):
         phone held upright writes lying pixels and a note). False: as they are stored, which is what
         `decoding.read_image` gives and what labels are drawn on.
     """
-    with opened(path) as image:
-        image.load()
+    with decoded(path) as image:
         if upright:
             image = _upright(image)
         values = np.asarray(image) if image.mode[0] in "IF" else None

@@ -58,6 +58,8 @@ def quiet_tensorflow():
 def run(main, positional=False):
     """Parses the flags and calls `main()`; `main(arguments)` if the script takes arguments besides flags."""
 
+    absl_logging.set_verbosity(absl_logging.ERROR)  # what it warns of while it parses flags is an error here as well
+
     def guarded(argv):
         if argv[1:] and not positional:
             _fail(UsageError("{!r} is no flag (flags are written --name=value)".format(argv[1])))
@@ -107,12 +109,14 @@ def usage_errors():
     # ml_collections reports a misspelt setting as AttributeError or KeyError and a wrong type as TypeError.
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         text = str(error)
-        place = None if isinstance(error, UsageError) else _in_configuration(error)
+        place, cause = (None, error) if isinstance(error, UsageError) else _in_configuration(error)
         missing = re.search(r"Failed loading config file.*No such file or directory: (.*)", text, re.DOTALL)
         inside = re.search(r"Attribute <class '(.*?)'>\.(\w+) does not exist .*lookup: ([\w.]+)", text)
         meant = re.search(r'Did you mean "(.*?)" instead of "(.*?)"', text)
         if place:
-            text = _failed_there(place, error)
+            text = _failed_there(place, cause)
+        elif text.startswith("Unexpected None value for flag config"):
+            text = "get_config() of the configuration file returns None: it must return a ConfigDict, as those in configs/ do"
         elif missing:
             text = "no configuration file at {}".format(missing.group(1))
         elif re.search(r"module .* has no attribute 'get_config'", text):
@@ -131,21 +135,26 @@ def _parse(argv):
     with usage_errors():
         try:
             return FLAGS(argv)
-        except Exception as error:
-            place = _in_configuration(error)
+        except (Exception, SystemExit) as error:
+            place, cause = _in_configuration(error)
             if place is None:
                 raise
-            raise UsageError(_failed_there(place, error)) from error
+            raise UsageError(_failed_there(place, cause)) from error
 
 
 def _in_configuration(error):
-    """Where in a configuration file an error arose, or None: absl runs the file of --config while it parses flags."""
-    if isinstance(error, SyntaxError):
-        return "configuration file {}, line {}".format(error.filename, error.lineno)
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if frame.f_globals.get("__name__") == _CONFIGURATION_MODULE:
-            return "configuration file {}, line {}".format(frame.f_code.co_filename, line)
-    return None
+    """(place in a configuration file, the error that arose there), or (None, error): absl runs the file of --config while it
+    parses flags, and some errors it wraps into others.
+    """
+    cause = error
+    while cause is not None:
+        if isinstance(cause, SyntaxError):
+            return "configuration file {}, line {}".format(cause.filename, cause.lineno), cause
+        for frame, line in traceback.walk_tb(cause.__traceback__):
+            if frame.f_globals.get("__name__") == _CONFIGURATION_MODULE:
+                return "configuration file {}, line {}".format(frame.f_code.co_filename, line), cause
+        cause = cause.__cause__ or cause.__context__
+    return None, error
 
 
 def _failed_there(place, error):

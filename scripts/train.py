@@ -49,6 +49,8 @@ def main():
     run = training_run.plan(config, configuration.name(CONFIG))
     network.check_crop(config, "input.crop_size")
     network.check_crop(config, "eval.crop_size")
+    if config.init_checkpoint and not run.checkpoint:
+        initial_weights.find(config.init_checkpoint)
     draw = not FLAGS.dry_run
     training = bad_images.open_training_split(
         config, FLAGS.data_dir, config.train_split, run.model_dir if run.checkpoint else None, draw)

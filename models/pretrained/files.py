@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 _TORCH_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _TABLE_END = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # of TensorFlow's tables: .index files, and checkpoints in one file
 
-_LARGE, _RATIO = 4 << 30, 100  # bytes that any archive may unpack to, and how many times its own size above that
+_LARGE, _RATIO = 1 << 30, 100  # bytes that any archive may unpack to, and how many times its own size above that
 
 _UNPACK = "unpack it and name the file with the weights in it"
 _FOREIGN = (
