@@ -23,7 +23,7 @@ _ALL = 1
 # Gradients are packed into buckets of about this many bytes, each one collective.
 BUCKET_BYTES = 32 * 2**20
 
-# The attribute of a collective op that says what it is for; it stays with the op in a file.
+# The attribute of a collective op that says what it is for ('': it never runs); it stays with the op in a file.
 KIND = "_towers_kind"
 
 _REDUCED = (tf.float32, tf.float64, tf.int32, tf.int64)
@@ -139,10 +139,12 @@ class Workers(object):
 
     def _reduce(self, tensor, kind):
         graph, last = tensor.graph, self._last[0]
-        # One key for each group: TensorFlow 1.15 tells collectives apart by it alone, whatever their groups.
-        key = self._cluster.new_key(self._num_groups) + self._group_index
+        key, first = self._cluster.new_key(), [] if last is None else [last]
+        if self._num_groups > 1 and not versions.collective_keys_are_by_group():
+            key, absent = self._part_in_key(tensor, key, self._cluster.new_key())
+            first.append(absent)
         with tf.name_scope("all_workers"), tf.device(self._device), \
-                tf.control_dependencies([] if last is None else [last]), \
+                tf.control_dependencies(first), \
                 graph.gradient_override_map({"CollectiveReduce": "TowersWorkerSum"}):
             total = tf.raw_ops.CollectiveReduce(
                 input=tensor, group_size=self.num_workers, group_key=self._group_key, instance_key=key,
@@ -152,6 +154,24 @@ class Workers(object):
         versions.set_op_note(total.op, KIND, kind)
         remember(total.op, self)
         return total
+
+
+    def _part_in_key(self, tensor, key, other_key):
+        """For TensorFlows that tell collectives apart by key only: which of two keys is this group's, and an op to run first.
+
+        The leader, worker 0, takes all collectives of one key for one and the same group, so that its own group's must have
+        another than the other groups'. But workers step together only where their graphs hold the same keys: the other
+        key stands in the graph too, in a collective that never runs.
+        """
+        own, absent = (key, other_key) if self._group_index == 0 else (other_key, key)
+        with tf.name_scope("other_groups"), tf.device(self._device), tf.control_dependencies(None):
+            never = tf.reduce_any(tf.square(tensor) < 0)  # which no optimiser sees
+            here, nowhere = tf.raw_ops.Switch(data=tensor, pred=never)
+            total = tf.raw_ops.CollectiveReduce(
+                input=nowhere, group_size=self.num_workers, group_key=self._group_key, instance_key=absent,
+                merge_op="Add", final_op="Id", subdiv_offsets=[0])
+            versions.set_op_note(total.op, KIND, "")
+            return own, tf.raw_ops.Merge(inputs=[here, total]).output.op
 
 
 def of(cluster, device):

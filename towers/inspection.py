@@ -120,7 +120,7 @@ def _collectives(step):
     """The sums over workers by kind and number of workers."""
     found = {}
     for op in step:
-        if op.type == "CollectiveReduce":
+        if op.type == "CollectiveReduce" and _attribute(op, over_workers.KIND) != b"":
             size = op.inputs[0].shape.num_elements()
             key = (_attribute(op, over_workers.KIND) or b"other").decode(), op.get_attr("group_size")
             before = found.get(key, CollectiveInfo(key[0], key[1], 0, 0, 0))

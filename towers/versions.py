@@ -130,6 +130,11 @@ def set_op_seed(op, seed, seed2):
     op._set_attr("seed2", attr_value_pb2.AttrValue(i=seed2))
 
 
+def collective_keys_are_by_group():
+    """Whether groups of workers may use one instance key (tested on 2.21; not so on 1.15; what lies between takes no risk)."""
+    return tuple(int(part) for part in tf.__version__.split(".")[:2]) >= (2, 21)
+
+
 def set_op_note(op, name, text):
     """Gives an op an attribute of our own, whose name begins with '_'; `op.get_attr(name)` returns bytes."""
     op._set_attr(name, attr_value_pb2.AttrValue(s=text.encode()))
