@@ -28,6 +28,7 @@ DEFAULT_PORT_OFFSET = 1000  # the chief listens at its port in hosts plus this, 
 
 _INTERVAL = 1.0  # seconds between beats
 _TURN = 0.2
+_LINGER = 5.0  # seconds for which a refusal is told to those who come
 _PROTOCOL = "towers heartbeat 1"
 
 
@@ -60,7 +61,7 @@ class Heartbeat(object):
         self._signal = None  # what asks for a stop here: set by a signal handler, which must not take a lock
         self._asked = self._held = self._leaving = self._left = False
         self._started, self._last, self.stopped_by = 0, None, None
-        self._failure = self._failed_at = None
+        self._failure = self._failed_at = self._refused_at = None
 
     @property
     def is_chief(self):
@@ -114,9 +115,10 @@ class Heartbeat(object):
                 elif missing and waited > next_line and (missing != told or waited > 2 * next_line):
                     told, next_line = missing, max(waited, next_line)
                     say("waiting for %s" % ", ".join(missing[:8] + ["%d more" % (len(missing) - 8)] * (len(missing) > 8)))
-            if self._refusal is not None:
-                raise WorkersError(self._refusal)
-            return dict(self._agreed)
+        if self._refusal is not None:
+            self._thread.join(10)
+            raise WorkersError(self._refusal)
+        return dict(self._agreed)
 
     def request_stop(self, signal_name):
         """Asks for a stop of all workers at one step. Safe in a signal handler."""
@@ -164,8 +166,7 @@ class Heartbeat(object):
         try:
             self._watch()
         except BaseException as error:  # pylint: disable=broad-except  # without a heartbeat a run cannot go on
-            os.write(2, ("error: the heartbeat broke: %s: %s\n" % (type(error).__name__, _one_line(error))).encode())
-            os._exit(1)
+            self._end("the heartbeat broke: %s: %s" % (type(error).__name__, error), 1)
 
     def _watch(self):
         beat = turn = time.monotonic()
@@ -174,6 +175,8 @@ class Heartbeat(object):
                 self._selector.register(self._listener, selectors.EVENT_READ)
             while not self._left:
                 if not self.is_chief and not self._peers and not self._connect():
+                    if self._refused_at is not None:
+                        break
                     time.sleep(_TURN)
                     continue
                 self._selector.select(_TURN)
@@ -217,7 +220,7 @@ class Heartbeat(object):
             self._selector.register(connected, selectors.EVENT_READ)
         for line in list(self._unnamed):
             messages = line.receive()
-            if messages and messages[0].get("hello") == _PROTOCOL and self._refusal is None:
+            if messages and messages[0].get("hello") == _PROTOCOL:
                 self._unnamed.remove(line)
                 self._welcome(line, messages[0])
                 for message in messages[1:]:
@@ -227,6 +230,10 @@ class Heartbeat(object):
                 self._drop(line)
 
     def _welcome(self, line, hello):
+        if self._refusal is not None:
+            line.send(refused=self._refusal)
+            self._drop(line)
+            return
         index, hosts = hello.get("index"), hello.get("hosts")
         problem = None
         if hosts != self._hosts:
@@ -242,7 +249,6 @@ class Heartbeat(object):
             return
         text = "a worker was refused by %s: %s" % (self.name(0), problem)
         line.send(refused=text)
-        line.flush()
         self._drop(line)
         if self._agreed is None and "another process" not in problem:
             self._refusal = text
@@ -265,9 +271,7 @@ class Heartbeat(object):
             return
         if "failed" in message:
             text = message["failed"]
-            if self.is_chief:
-                text = "%s failed: %s" % (self._name_of(peer), text)
-            self._all_fail(text)
+            self._all_fail("%s failed: %s" % (self._name_of(peer), text) if self.is_chief else text)
         elif self.is_chief:
             if "facts" in message:
                 peer.facts = message["facts"]
@@ -295,6 +299,10 @@ class Heartbeat(object):
     def _lead(self):
         """The chief's turn."""
         peers = self._peers.values()
+        if self._refused_at is not None:  # who comes a little later is told as well
+            everyone = len(peers) == len(self._hosts) - 1
+            self._left = everyone or time.monotonic() - self._refused_at > _LINGER
+            return
         if self._agreed is None and self._refusal is None and self._facts is not None:
             missing = self._still_missing()
             for peer in peers:
@@ -315,7 +323,7 @@ class Heartbeat(object):
             self._last = max([self._started] + [peer.started or 0 for peer in peers])
             for peer in peers:
                 peer.line.send(last=self._last)
-        self._report_failure(["%s failed: %s" % (self.name(0), self._failure)])
+        self._report_failure("%s failed: %s" % (self.name(0), self._failure))
         if self._leaving and not working:
             for peer in peers:
                 peer.line.send(bye=1)
@@ -330,7 +338,8 @@ class Heartbeat(object):
         if self._signal and not self._asked:
             line.send(stop=self._signal)
             self._asked = True
-        self._report_failure([self._failure])
+        self._report_failure(self._failure)
+        self._left = self._left or self._refused_at is not None
         if self._leaving and not self._peers[0].done:
             line.send(done=1)
             self._peers[0].done = True
@@ -343,12 +352,13 @@ class Heartbeat(object):
     def _still_missing(self):
         if self.is_chief:
             return [self.name(i) for i in range(1, len(self._hosts)) if i not in self._peers or self._peers[i].facts is None]
-        return [self.name(0) + ", the chief"] if not self._peers else self._missing or []
+        own = self.name(self._index)
+        return [name for name in self._missing or () if name != own] if self._peers else [self.name(0) + ", the chief"]
 
     def _difference(self):
         """What a worker has that is not as the chief has it, in one line; None where there is nothing."""
         for index, peer in sorted(self._peers.items()):
-            facts = peer.facts or self._facts
+            facts = self._facts if peer.facts is None else peer.facts
             for name in sorted(set(self._facts) | set(facts)):
                 own, other = (values.get(name, "(absent)") for values in (self._facts, facts))
                 if own != other and other is not None:
@@ -360,12 +370,12 @@ class Heartbeat(object):
         """Before the run has begun: tells the others the refusal, which `join` raises everywhere."""
         for peer in self._peers.values():
             peer.line.send(**({"refused": self._refusal} if self.is_chief else {"failed": self._refusal}))
-        self._left = True
+        self._refused_at = time.monotonic()
 
     def _find_dead(self):
         now = time.monotonic()
         for peer in self._peers.values():
-            if self._left:
+            if self._left or self._refusal is not None:
                 continue
             if self.is_chief and peer.done:
                 if peer.line.closed:  # it has done its part; nothing is lost with it
@@ -384,20 +394,22 @@ class Heartbeat(object):
             for peer in self._peers.values():
                 peer.line.send(failed=text)
             self._flush(2)
-        line = "error: %s; the last checkpoint is from before: restart all workers to go on from it\n" % _one_line(text)
-        os.write(2, line.encode())
-        os._exit(EXIT_CODE)
+        self._end("%s; all workers stop: start all again to go on from the last checkpoint" % text, EXIT_CODE)
 
-    def _report_failure(self, texts):
+    def _report_failure(self, text):
         """Tells the others that this worker fails; ends the process if the main thread then does not."""
         if self._failure is not None and self._failed_at is None:
             for peer in self._peers.values():
-                peer.line.send(failed=texts[0])
+                peer.line.send(failed=text)
             self._flush(2)
             self._failed_at = time.monotonic()
         if self._failed_at is not None and time.monotonic() - self._failed_at > self._timeout:
-            os.write(2, ("error: %s\n" % self._failure).encode())
-            os._exit(1)
+            self._end(self._failure, 1)
+
+    def _end(self, line, code):
+        """Ends the process, whatever the main thread is in."""
+        os.write(2, ("error: %s\n" % _one_line(line)).encode())
+        os._exit(code)
 
     def _flush(self, seconds):
         until = time.monotonic() + seconds
