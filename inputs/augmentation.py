@@ -5,7 +5,8 @@ As semseg does it (github.com/hszhao/semseg, tool/train.py and util/transform.py
     scale s ~ U(0.5, 2) -> rotate a ~ U(-10, 10) degrees, p .5 -> 5x5 Gaussian blur, p .5 -> mirror, p .5
         -> random crop, padded with the mean -> (x - mean) / std
 
-Whole frames would be wasteful (a scale of 2 makes 4096x2048 of a Cityscapes image, of which a 713 crop keeps
+Normalising comes right after scaling here, which is the same, as all that follows is linear in the pixels, and makes the
+mean, with which rotation and padding fill, zero. Whole frames would be wasteful (a scale of 2 makes 4096x2048 of a Cityscapes image, of which a 713 crop keeps
 6 %), so the crop is drawn first and every operation is asked only for the window that the next one needs; see
 `inputs.transforms`. The result equals that of whole frames.
 """
@@ -80,45 +81,49 @@ def draw_parameters(key, params):
     }
 
 
-def augment(image, label, key, params, ignore_label=labels.IGNORE):
+def augment(image, label, key, params, ignore_label=labels.IGNORE, classes=None):
     """One training example: draws its parameters and applies them.
 
     Args:
       image: [H, W, 3] uint8 or float32, 0..255.
-      label: [H, W] int32.
+      label: [H, W] int32; with `classes` any integers.
       key: [2] int32 or int64, this example's own; see `inputs.pipeline`.
       params: `Params`.
+      classes: a function from a part of `label` to classes, int32, or None where `label` has classes already: so only
+      what is used need be mapped.
 
     Returns:
       ([h, w, 3] float32 normalised, [h, w] int32) of the crop's size. A label value that `label` does not
       have never appears, but for `ignore_label` outside the image.
     """
-    return apply_parameters(image, label, draw_parameters(key, params), params, ignore_label)
+    return apply_parameters(image, label, draw_parameters(key, params), params, ignore_label, classes)
 
 
-def apply_parameters(image, label, drawn, params, ignore_label=labels.IGNORE):
+def apply_parameters(image, label, drawn, params, ignore_label=labels.IGNORE, classes=None):
     """`augment` with given parameters, a dict as from `draw_parameters`."""
     frame = transforms.scaled_size(tf.shape(label), drawn["scale"])
     window, padding = transforms.crop_window(frame, params.crop_size, drawn["crop_y"], drawn["crop_x"])
     window = tf.where(drawn["flip"], transforms.mirrored(frame, window), window)
     wide = transforms.blur_source(frame, window)
 
+    def scaled(source):
+        pixels, values = transforms.scale(image, label, frame, source)
+        return transforms.normalise(pixels, params.mean, params.std), classes(values) if classes else values
+
     def rotated():
         source = transforms.rotation_source(frame, drawn["degrees"], wide)
-        parts = transforms.scale(image, label, frame, source)
-        return transforms.rotate(*parts, frame, drawn["degrees"], source, wide, params.mean, ignore_label)
+        parts = scaled(source)
+        return transforms.rotate(*parts, frame, drawn["degrees"], source, wide, ignore_label=ignore_label)
 
-    image, label = tf.cond(drawn["rotate"], rotated, lambda: transforms.scale(image, label, frame, wide))
-    label = transforms.part(label, wide, window)
-    image = tf.cond(
+    pixels, values = tf.cond(drawn["rotate"], rotated, lambda: scaled(wide))
+    values = transforms.part(values, wide, window)
+    pixels = tf.cond(
         drawn["blur"],
-        lambda: transforms.blur(image, frame, wide, window),
-        lambda: transforms.part(image, wide, window),
+        lambda: transforms.blur(pixels, frame, wide, window),
+        lambda: transforms.part(pixels, wide, window),
     )
-    image, label = tf.cond(drawn["flip"], lambda: transforms.flip(image, label), lambda: (image, label))
-    image, label = transforms.pad(
-        transforms.normalise(image, params.mean, params.std), label, padding, ignore_label
-    )
-    image.set_shape(tuple(params.crop_size) + (3,))
-    label.set_shape(params.crop_size)
-    return image, label
+    pixels, values = tf.cond(drawn["flip"], lambda: transforms.flip(pixels, values), lambda: (pixels, values))
+    pixels, values = transforms.pad(pixels, values, padding, ignore_label)
+    pixels.set_shape(tuple(params.crop_size) + (3,))
+    values.set_shape(params.crop_size)
+    return pixels, values

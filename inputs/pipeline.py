@@ -92,10 +92,10 @@ def train_dataset(
     files = _Files(examples)
     read_one = _read_or_next if replace_unreadable else _read
 
-    def example(position, image, label):
+    def example(position, image, label, classes=None):
         index, epoch = position["index"], position["epoch"]
         key = augmentation_key(seed, epoch, index)
-        image, label = augmentation.augment(image, label, key, params, ignore_label)
+        image, label = augmentation.augment(image, label, key, params, ignore_label, classes)
         return {"image": image, "label": label, "index": index, "epoch": epoch}
 
     positions = share_of(example_order(len(examples), seed, start_step * batch_size, shuffle), batch_size, share)
@@ -110,11 +110,19 @@ def train_dataset(
             _as_it_is(lambda position, store: example(position, *_from_memory(store, position["index"]))),
             num_parallel_calls=num_parallel,
         )
-    else:
+    elif replace_unreadable:
         read = positions.map(
             _as_it_is(lambda position: example(position, *read_one(files, position["index"], resize))),
             num_parallel_calls=num_parallel,
         )
+    else:
+
+        def one(position):
+            encoding = files.encoding_of(position["index"])
+            parts = _read_values(files, position["index"], resize)
+            return example(position, *parts, classes=lambda values: decoding.classes(values, encoding))
+
+        read = positions.map(_as_it_is(one), num_parallel_calls=num_parallel)
     return read.batch(share[1] if share else batch_size, drop_remainder=True).prefetch(2)
 
 
@@ -209,6 +217,10 @@ class _Files(object):
             tf.constant([e.name for e in encodings]), tf.constant(np.stack([e.table for e in encodings]))
         )
 
+    def encoding_of(self, index):
+        """The `labels.Encoding`, of tensors, of an example's label file."""
+        return labels.Encoding(*(tf.gather(v, tf.gather(self.encoding, index)) for v in self.encodings))
+
     def name(self, index):
         """The files of an example, in words: a string tensor."""
         return tf.strings.join([tf.gather(self.images, index), tf.gather(self.labels, index)], separator=" and ")
@@ -216,9 +228,14 @@ class _Files(object):
 
 def _read(files, index, resize):
     """Example `index` as ([H, W, 3] uint8, [H, W] int32), scaled by `resize`."""
-    encoding = labels.Encoding(*(tf.gather(v, tf.gather(files.encoding, index)) for v in files.encodings))
-    image, label = decoding.read_example(
-        tf.gather(files.images, index), tf.gather(files.labels, index), encoding
+    image, values = _read_values(files, index, resize)
+    return image, decoding.classes(values, files.encoding_of(index))
+
+
+def _read_values(files, index, resize):
+    """As `_read`, with the label's values as they are in its file, uint8."""
+    image, label = decoding.read_example_values(
+        tf.gather(files.images, index), tf.gather(files.labels, index), files.encoding_of(index)
     )
     if resize != 1:
         image, label = transforms.scale(image, label, transforms.scaled_size(tf.shape(label), resize))

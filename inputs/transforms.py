@@ -11,8 +11,6 @@ reflected border. One departure from semseg, which scales labels by INTER_NEARES
 half a pixel away from where its INTER_LINEAR looks, and so moves labels against their image.
 """
 
-import functools
-
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -78,11 +76,16 @@ def scale(image, label, frame, window=None):
     """
     window = whole(frame) if window is None else window
     size = tf.shape(label)
+    factor = tf.cast(frame, tf.float32) / tf.cast(size, tf.float32)
+    # Of the image only what the window shows, and two pixels around it: the operation works through whole rows.
+    start, count = tf.cast(window[:2], tf.float32), tf.cast(window[2:], tf.float32)
+    low = tf.clip_by_value(tf.cast(tf.floor(start / factor), tf.int32) - 2, 0, size - 1)
+    high = tf.clip_by_value(tf.cast(tf.ceil((start + count) / factor), tf.int32) + 2, low + 1, size)
     image = tf.raw_ops.ScaleAndTranslate(
-        images=image[tf.newaxis],
+        images=tf.convert_to_tensor(image)[low[0] : high[0], low[1] : high[1]][tf.newaxis],
         size=window[2:],
-        scale=tf.cast(frame, tf.float32) / tf.cast(size, tf.float32),
-        translation=-tf.cast(window[:2], tf.float32),
+        scale=factor,
+        translation=tf.cast(low, tf.float32) * factor - start,
         kernel_type="triangle",
         antialias=False,
     )[0]
@@ -119,12 +122,12 @@ def rotation_source(frame, degrees, window):
     return tf.concat([low, tf.clip_by_value(high, low + 1, frame) - low], axis=0)
 
 
-def rotate(image, label, frame, degrees, source, window, mean, ignore_label=IGNORE):
+def rotate(image, label, frame, degrees, source, window, fill=0.0, ignore_label=IGNORE):
     """Rotates a frame about its centre, counter-clockwise, and returns the part in `window`.
 
     Args:
       image: [h, w, 3] float32, `label`: [h, w] int32; both cover the window `source` (see `rotation_source`).
-      mean: what the image is filled with from outside the frame; the label with `ignore_label`.
+      fill: the one number that the image is filled with from outside the frame; the label with `ignore_label`.
     """
     c, s, u, v = _turn(frame, degrees)
     (top, left), (source_top, source_left) = (
@@ -135,19 +138,17 @@ def rotate(image, label, frame, degrees, source, window, mean, ignore_label=IGNO
         [c, -s, c * left - s * top + u - source_left, s, c, s * left + c * top + v - source_top, zero, zero]
     )
 
-    def warp(pixels, interpolation, fill):
+    def warp(pixels, interpolation, outside):
         return tf.raw_ops.ImageProjectiveTransformV3(
             images=pixels[tf.newaxis],
             transforms=transform[tf.newaxis],
             output_shape=window[2:],
-            fill_value=fill,
+            fill_value=outside,
             interpolation=interpolation,
             fill_mode="CONSTANT",
         )[0]
 
-    mean = tf.constant(mean, tf.float32)  # the operation has one fill value for all channels: make it zero
-    image = warp(image - mean, "BILINEAR", 0.0) + mean
-    return image, warp(label[:, :, tf.newaxis], "NEAREST", float(ignore_label))[:, :, 0]
+    return warp(image, "BILINEAR", fill), warp(label[:, :, tf.newaxis], "NEAREST", float(ignore_label))[:, :, 0]
 
 
 def blur_source(frame, window):
@@ -160,24 +161,29 @@ def blur(image, frame, source, window):
     """cv2.GaussianBlur(frame, (5, 5), 0) in `window`, from the image [h, w, 3] float32 that covers
     `source`.
     """
-    for axis in (0, 1):
-        places = window[axis] - _MARGIN + tf.range(window[axis + 2] + 2 * _MARGIN)
-        last = frame[axis] - 1
-        places = tf.math.floormod(
-            places, tf.maximum(2 * last, 1)
-        )  # reflected about the border pixels' centres
-        places = tf.minimum(places, 2 * last - places)
-        reach = tf.gather(image, places - source[axis], axis=axis)
-        count = window[axis + 2]
-        shifted = [reach[k : k + count] if axis == 0 else reach[:, k : k + count] for k in range(5)]
-        # Added one by one: the order in which `tf.add_n` adds varies from run to run.
-        image = functools.reduce(tf.add, [weight * pixels for weight, pixels in zip(_KERNEL, shifted)])
-    return image
+
+    def reflected():
+        pixels = image
+        for axis in (0, 1):
+            places = window[axis] - _MARGIN + tf.range(window[axis + 2] + 2 * _MARGIN)
+            last = frame[axis] - 1
+            # Reflected about the border pixels' centres.
+            places = tf.math.floormod(places, tf.maximum(2 * last, 1))
+            places = tf.minimum(places, 2 * last - places)
+            pixels = tf.gather(pixels, places - source[axis], axis=axis)
+        return pixels
+
+    inside = tf.reduce_all(tf.equal(source[2:], window[2:] + 2 * _MARGIN))  # then the source is all that is needed
+    pixels = tf.cond(inside, lambda: tf.identity(image), reflected)[tf.newaxis]
+    for shape in ((5, 1, 1, 1), (1, 5, 1, 1)):
+        kernel = np.tile(_KERNEL.reshape(shape), (1, 1, 3, 1))
+        pixels = tf.nn.depthwise_conv2d(pixels, tf.constant(kernel), [1, 1, 1, 1], "VALID")
+    return pixels[0]
 
 
 def flip(image, label):
     """Mirrors both left to right."""
-    return image[:, ::-1], label[:, ::-1]
+    return tf.reverse(image, [1]), tf.reverse(label, [1])
 
 
 def pad(image, label, padding, ignore_label=IGNORE):
@@ -187,5 +193,13 @@ def pad(image, label, padding, ignore_label=IGNORE):
 
 
 def normalise(image, mean, std):
-    """(image - mean) / std, in float32; `mean` and `std` have a number a channel."""
-    return (tf.cast(image, tf.float32) - tf.constant(mean, tf.float32)) * (1 / tf.constant(std, tf.float32))
+    """(image - mean) / std, in float32, of an image [..., w, 3]; `mean` and `std` have a number a channel."""
+    image = tf.cast(image, tf.float32)
+    shape = tf.shape(image)
+    # By rows: arithmetic on a last axis of three is slow.
+    repeats = shape[-2:-1]
+    rows = tf.reshape(image, tf.concat([shape[:-2], [3 * shape[-2]]], axis=0))
+    rows = (rows - tf.tile(tf.constant(mean, tf.float32), repeats)) * tf.tile(1 / tf.constant(std, tf.float32), repeats)
+    rows = tf.reshape(rows, shape)
+    rows.set_shape(image.shape)
+    return rows
