@@ -77,6 +77,16 @@ def _names_beside(path):
     return os.listdir(folder) if os.path.isdir(folder) else []
 
 
+def name(split, place):
+    """Where the picture at a place of a split is: its file, and the number of its record in it."""
+    for path in split.paths:
+        number = os.path.getsize(path) // RECORD
+        if place < number:
+            return "%s, record %d" % (path, place)
+        place -= number
+    raise IndexError(place)
+
+
 def train_dataset(split, batch_size, seed, start_step=0, *, pad=4, flip_probability=0.5, mean=(125.3, 123.0, 113.9),
                   std=(63.0, 62.1, 66.7), shuffle=True, num_parallel=2, share=None):
     """The endless training set from `start_step` on. The keywords are those of a configuration's `input`.

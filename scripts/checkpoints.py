@@ -107,6 +107,13 @@ def verified_step(path):
                          "or that in best/) or model_dir".format(path, error)) from error
 
 
+def skipped_runs(path):
+    """How many runs of the step a float16 run has skipped until a checkpoint; 0 in other runs."""
+    reader = tf.train.load_checkpoint(path)
+    name = "loss_scale/skipped_runs"
+    return int(reader.get_tensor(name)) if reader.has_tensor(name) else 0
+
+
 def listed(items, limit=6):
     """Items in one line, the first few in full and the number of the rest."""
     rest = len(items) - limit

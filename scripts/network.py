@@ -56,7 +56,7 @@ def train_step(config, parts, devices, cluster=None):
     transform = gradient_transform(config)
     step = towers.build_train_step(training_model(config), parts, optimizer, devices, gradient_transform=transform,
                                    cluster=cluster, accumulate_steps=config.accumulate_steps,
-                                   precision=config.precision, recompute=config.recompute)
+                                   precision=config.precision, recompute=config.recompute, check_finite=True)
     return step, rate
 
 

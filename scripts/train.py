@@ -23,6 +23,7 @@ import towers
 from inputs import pipeline
 from scripts import (
     bad_images,
+    batches,
     checkpoints,
     configuration,
     datasets,
@@ -60,8 +61,9 @@ def main():
 
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
-    batch = next_batch(config, training.examples, run)
-    parts = towers.split_batch(batch, len(run.devices))
+    seen = batches.Batches(lambda first: training_set(config, training.examples, run, first), run.first_batch,
+                           lambda place: training.examples[place].image_path)
+    parts = towers.split_batch(seen.tensors, len(run.devices))
     train_step, learning_rate = network.train_step(config, parts, run.devices, run.cluster)
     started = None
     if run.checkpoint:
@@ -86,25 +88,22 @@ def main():
     if chief:
         bad_images.save(training, run.model_dir)
     add_summaries(config, parts[0], train_step)
-    training_run.carry_out(run, config, train_step, learning_rate, evaluator)
+    training_run.carry_out(run, config, train_step, learning_rate, evaluator, replay=seen.again)
 
 
-def next_batch(config, examples, run):
-    """What this worker has of a step's batch, from the first that the run has not seen: image, label."""
+def training_set(config, examples, run, first):
+    """What this worker has of the batches from number `first` on: a dataset."""
     batch_size = config.batch_size // config.accumulate_steps
-    with tf.device("/cpu:0"):
-        dataset = pipeline.train_dataset(
-            examples,
-            batch_size,
-            config.seed,
-            run.start_step * config.accumulate_steps,
-            share=training_run.share(run, batch_size),
-            ignore_label=config.ignore_label,
-            replace_unreadable=bad_images.replaces(),
-            **config.input.to_dict(),
-        )
-        batch = tf.data.make_one_shot_iterator(dataset).get_next()
-    return {"image": batch["image"], "label": batch["label"]}
+    return pipeline.train_dataset(
+        examples,
+        batch_size,
+        config.seed,
+        first,
+        share=training_run.share(run, batch_size),
+        ignore_label=config.ignore_label,
+        replace_unreadable=bad_images.replaces(),
+        **config.input.to_dict(),
+    )
 
 
 def add_summaries(config, part, train_step):

@@ -20,7 +20,7 @@ from absl import flags
 
 import towers
 from inputs import cifar10
-from scripts import checkpoints, classifier, classifier_configuration, configuration, training_flags, training_run
+from scripts import batches, checkpoints, classifier, classifier_configuration, configuration, training_flags, training_run
 from scripts.commandline import UsageError
 
 CONFIG = configuration.define_flag(os.path.join(ROOT, "configs", "cifar10_resnet.py"))
@@ -42,11 +42,12 @@ def main():
 
     # One step: a batch, its parts for the towers, their losses and gradients, one update of the weights.
     tf.set_random_seed(config.seed)
-    with tf.device("/cpu:0"):
-        dataset = cifar10.train_dataset(train, config.batch_size, config.seed, run.start_step,
-                                        share=training_run.share(run, config.batch_size), **config.input.to_dict())
-        batch = tf.data.make_one_shot_iterator(dataset).get_next()
-    parts = towers.split_batch({name: batch[name] for name in ("image", "label")}, len(run.devices))
+    share = training_run.share(run, config.batch_size)
+    seen = batches.Batches(
+        lambda first: cifar10.train_dataset(train, config.batch_size, config.seed, first, share=share,
+                                            **config.input.to_dict()),
+        run.first_batch, lambda place: cifar10.name(train, place))
+    parts = towers.split_batch(seen.tensors, len(run.devices))
     learning_rate = classifier.learning_rate(config)
     train_step = towers.build_train_step(
         classifier.training_model(config),
@@ -55,6 +56,7 @@ def main():
         run.devices,
         gradient_transform=classifier.gradient_transform(config),
         cluster=run.cluster,
+        check_finite=True,
     )
     if run.checkpoint:
         checkpoints.check(run.checkpoint, tf.global_variables())
@@ -65,7 +67,8 @@ def main():
         print("dry run: no step taken")
         return
 
-    training_run.carry_out(run, config, train_step, learning_rate, evaluator, classifier.evaluate_and_write)
+    training_run.carry_out(run, config, train_step, learning_rate, evaluator, classifier.evaluate_and_write,
+                           seen.again)
 
 
 def describe(config, run, train, test):

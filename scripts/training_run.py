@@ -15,12 +15,13 @@ from towers.session import BestCheckpoint, run_training
 
 FLAGS = flags.FLAGS
 
-Plan = collections.namedtuple("Plan", "devices model_dir checkpoint start_step stop_step profiled cluster")
+Plan = collections.namedtuple("Plan", "devices model_dir checkpoint start_step first_batch stop_step profiled cluster")
 Plan.__doc__ = """What a run is going to be.
 
     devices: the towers' device strings
     model_dir: where it is kept
     checkpoint, start_step: what it goes on from; (None, 0) for a new run
+    first_batch: the number of the first batch that it has not seen (see `batches`)
     stop_step: its last step
     profiled: (first, last) of the steps to trace, or None
     cluster: the `towers.Cluster`, or None where there is one worker
@@ -56,7 +57,8 @@ def plan(config, name, read=configuration.read):
             run_lock.take(model_dir)
     training_flags.make_deterministic()
     checkpoint, start_step = checkpoints.find_to_go_on(model_dir)
-    return Plan(devices, model_dir, checkpoint, start_step, stop_step, _profiled(start_step, stop_step), cluster)
+    return Plan(devices, model_dir, checkpoint, start_step, _first_batch(config, checkpoint, start_step), stop_step,
+                _profiled(start_step, stop_step), cluster)
 
 
 def meet(run, config, examples):
@@ -72,7 +74,8 @@ def meet(run, config, examples):
     known = run.start_step if run.checkpoint or run.cluster.is_chief else None
     print(workers.describe(run.cluster, len(run.devices)), flush=True)
     start_step = workers.join(run.cluster, config, run.devices, known, run.stop_step, examples)
-    return run._replace(start_step=start_step, profiled=_profiled(start_step, run.stop_step))
+    return run._replace(start_step=start_step, first_batch=_first_batch(config, run.checkpoint, start_step),
+                        profiled=_profiled(start_step, run.stop_step))
 
 
 def share(run, batch_size):
@@ -96,11 +99,17 @@ def _writes(cluster):
     return cluster is None or cluster.is_chief
 
 
+def _first_batch(config, checkpoint, start_step):
+    skipped = checkpoints.skipped_runs(checkpoint) if checkpoint else 0
+    return start_step * config.get("accumulate_steps", 1) + skipped
+
+
 def _profiled(start_step, stop_step):
     return profile_hook.parse(FLAGS.profile, start_step, stop_step)
 
 
-def carry_out(run, config, train_step, learning_rate, evaluator, evaluate=training_hooks.evaluate_and_write):
+def carry_out(run, config, train_step, learning_rate, evaluator, evaluate=training_hooks.evaluate_and_write,
+              replay=None):
     """Trains to the last step, scoring on the way, and writes what came of it; a finished run is only scored.
 
     Args:
@@ -109,9 +118,10 @@ def carry_out(run, config, train_step, learning_rate, evaluator, evaluate=traini
         train_step: the `towers.TrainStep`.
         learning_rate: the scalar tensor of the step's learning rate.
         evaluator, evaluate: as `training_hooks.EvaluationHook` takes them; not used by workers other than the chief.
+        replay: as `towers.session.run_training` takes it.
     """
     if not is_chief(run):
-        return _follow(run, config, train_step)
+        return _follow(run, config, train_step, replay)
     os.makedirs(run.model_dir, exist_ok=True)
     run_lock.take(run.model_dir)
     checkpoint_files.mend(run.model_dir)
@@ -124,34 +134,34 @@ def carry_out(run, config, train_step, learning_rate, evaluator, evaluate=traini
         if run.cluster:
             run.cluster.leave()
     else:
-        ended = _train(run, config, train_step, learning_rate, evaluator, evaluate, history)
+        ended = _train(run, config, train_step, learning_rate, evaluator, evaluate, history, replay)
         if ended.signal:
             print(training_flags.stopped(ended))
             return
     print("written: {}".format(run.model_dir))
 
 
-def _train(run, config, train_step, learning_rate, evaluator, evaluate, history):
+def _train(run, config, train_step, learning_rate, evaluator, evaluate, history, replay):
     tf.summary.scalar("learning_rate", learning_rate)
     shown = Progress(train_step, learning_rate, config.batch_size, run.stop_step, config.log.every_steps, history)
     hooks = [shown, training_hooks.EvaluationHook(
         evaluator, shown, history, run.model_dir, config, run.stop_step, BestCheckpoint(run.model_dir), evaluate)]
     if run.profiled:
         hooks.append(profile_hook.ProfileHook(run.profiled, shown, run.model_dir))
-    return _run(run, config, train_step, hooks)
+    return _run(run, config, train_step, hooks, replay)
 
 
-def _follow(run, config, train_step):
+def _follow(run, config, train_step, replay):
     """The run of a worker other than the chief: the same steps, and nothing written."""
     if run.start_step >= run.stop_step:
         print("the run is at step {} already: nothing to train".format(run.start_step))
         run.cluster.leave()
         return
-    ended = _run(run, config, train_step, [])
+    ended = _run(run, config, train_step, [], replay)
     print("stopped by {} at step {}".format(ended.signal, ended.step) if ended.signal else "done: step {}".format(ended.step))
 
 
-def _run(run, config, train_step, hooks):
+def _run(run, config, train_step, hooks, replay):
     """The session loop; returns its `towers.session.TrainingEnd`."""
     return run_training(
         train_step,
@@ -164,4 +174,5 @@ def _run(run, config, train_step, hooks):
         summary_every=config.log.summary_every_steps,
         batch_size=config.batch_size,
         cluster=run.cluster,
+        replay=replay,
     )

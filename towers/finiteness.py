@@ -118,7 +118,8 @@ def _forward(losses):
     return [tensor for op in sorted(seen, key=versions.op_id) if versions.op_control_flow_context(op) is None
             # What FusedBatchNorm hands to its gradient has other shapes than it says.
             for tensor in (op.outputs[:3] if op.type.startswith("FusedBatchNorm") else op.outputs)
-            if tensor.dtype.is_floating and tensor.dtype == tensor.dtype.base_dtype]
+            if tensor.dtype.is_floating and tensor.dtype == tensor.dtype.base_dtype
+            and (tensor.consumers() or any(tensor is loss for loss in losses))]
 
 
 def _values(gradient):
