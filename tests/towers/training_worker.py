@@ -44,25 +44,30 @@ class Recorder(tf.train.SessionRunHook):
         self.values = session.run({v.op.name: v for v in tf.global_variables()})
 
 
+def build_step(devices, settings, cluster=None):
+    """The step of the towers on `devices`, which are all or, with a cluster, a worker's."""
+    index, count = (cluster.task_index, cluster.num_workers) if cluster else (0, 1)
+    whole = np.random.RandomState(0).randn(settings.get("batch", 8), 3).astype(np.float32)
+    own = slice(index * len(devices), (index + 1) * len(devices))
+    tf.set_random_seed(1 + index)
+    global_step = tf.train.get_or_create_global_step()
+    worker, at = settings.get("nan_at", (-1, 0))
+    broken = tf.logical_and(tf.equal(worker, index), tf.equal(tf.cast(global_step, tf.int32), at))
+    key = tf.where_v2(broken, np.float32(np.nan), np.float32(0))
+    inputs = tf.split(tf.constant(whole), count * len(devices))[own]
+    return towers.build_train_step(model, [(part, key) for part in inputs], tf.train.MomentumOptimizer(.1, .9), devices,
+                                   cluster=cluster, accumulate_steps=settings.get("accumulate_steps", 1))
+
+
 def main(hosts, task_index, model_dir, max_steps, settings):
     settings = json.loads(settings)
     cluster = towers.Cluster(hosts.split(","), int(task_index))
     cluster.start_heartbeat(settings.get("port"), settings.get("timeout", 30))
     facts = dict({"towers": settings["num_towers"]}, **settings.get("facts", {}))
     cluster.join(facts, settings.get("wait", 60), lambda line: print(line, flush=True))
-    num_towers, total = settings["num_towers"], settings["num_towers"] * cluster.num_workers
-    devices = towers.tower_devices(num_towers, "cpu")
-    whole = np.random.RandomState(0).randn(settings.get("batch", 8), 3).astype(np.float32)
-    own = slice(cluster.task_index * num_towers, (cluster.task_index + 1) * num_towers)
+    devices = towers.tower_devices(settings["num_towers"], "cpu")
     with tf.Graph().as_default():
-        tf.set_random_seed(1 + cluster.task_index)
-        global_step = tf.train.get_or_create_global_step()
-        worker, at = settings.get("nan_at", (-1, 0))
-        broken = tf.logical_and(tf.equal(worker, cluster.task_index), tf.equal(tf.cast(global_step, tf.int32), at))
-        key = tf.where_v2(broken, np.float32(np.nan), np.float32(0))
-        parts = [(tf.constant(part), key) for part in np.array_split(whole, total)[own]]
-        step = towers.build_train_step(model, parts, tf.train.MomentumOptimizer(.1, .9), devices, cluster=cluster,
-                                       accumulate_steps=settings.get("accumulate_steps", 1))
+        step = build_step(devices, settings, cluster)
         recorder = Recorder(step, settings.get("seconds", 0))
         end = towers_session.run_training(step, model_dir, int(max_steps), config=cluster.session_config(devices),
                                           hooks=[recorder], save_every=settings.get("save_every", 1000), cluster=cluster)
