@@ -17,7 +17,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.10 p
 	"$$p" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$p" && break; done)
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: train test test-long test-faults test-versions benchmark lint clean
+.PHONY: train test test-long test-fuzz test-faults test-versions benchmark lint clean
 
 train: $(VENV)/installed
 	$(VENV)/bin/python scripts/train.py --config=configs/synthetic_pspnet.py --num_gpus=$(NUM_GPUS) \
@@ -31,6 +31,9 @@ test-long: $(VENV)/installed-test
 
 test-faults: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest -m faults -rP $(ARGS)
+
+test-fuzz: $(VENV)/installed-test
+	$(VENV)/bin/python tests/fuzz/fuzz.py $(ARGS)
 
 test-versions:
 	tests/on_versions.sh
