@@ -15,6 +15,8 @@ import zipfile
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from models.pretrained import checkpoint_index
+
 # The first pickle of a PyTorch file from before its zip files: a number that it checks itself.
 _TORCH_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _TABLE_END = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # of TensorFlow's tables: .index files, and checkpoints in one file
@@ -170,6 +172,8 @@ def _read_safetensors(path):
 
 def _read_checkpoint(path):
     try:
+        if os.path.exists(path + ".index"):
+            checkpoint_index.require_sound(path + ".index")
         reader = tf.train.load_checkpoint(path)
         return {name: np.asarray(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}
     except Exception as error:  # by version and by damage
