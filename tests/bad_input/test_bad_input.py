@@ -109,15 +109,22 @@ def test_an_image_in_the_layout_of_ade20k(row, run, tmp_path, read_in_graph):
 
 
 @rows(tables.LABELS)
-def test_a_label(row, run, copy, trained, tmp_path):
+def test_a_label(row, run, copy, tmp_path):
     _, content, message = row
     example = cityscapes.list_examples(copy, "train")[1]
     write(example.label_path, content)
     if message:
         refused(train(run, copy, tmp_path), message)
-        refused(run("evaluate", "--model_dir=" + trained, "--data_dir=" + copy, "--split=train"), message)
     else:
         cityscapes.check_examples([example])
+
+
+@pytest.mark.long
+@rows([row for row in tables.LABELS if row[2]])
+def test_a_label_to_score_on(row, run, copy, trained):
+    _, content, message = row
+    write(cityscapes.list_examples(copy, "train")[1].label_path, content)
+    refused(run("evaluate", "--model_dir=" + trained, "--data_dir=" + copy, "--split=train"), message)
 
 
 @rows(tables.LAYOUTS)
@@ -163,6 +170,7 @@ def test_the_file_of_a_configuration(row, run, streets, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 @rows(tables.RUNS)
 def test_the_folder_of_a_run(row, run, streets, trained, tmp_path):
     _, spoil, message, script = row
@@ -178,6 +186,7 @@ def test_the_folder_of_a_run(row, run, streets, trained, tmp_path):
     assert sorted(os.listdir(folder)) == before
 
 
+@pytest.mark.long
 @rows(tables.WEIGHTS)
 def test_a_file_of_weights(row, run, tmp_path):
     _, content, message = row
