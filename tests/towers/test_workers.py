@@ -68,6 +68,7 @@ def alone(model_dir, max_steps, num_towers, accumulate_steps=1):
         return recorder.losses
 
 
+@pytest.mark.long
 def test_a_run_in_pieces_on_two_workers_is_that_of_one_process(tmp_path):
     first = Run(tmp_path, 3, settings={"accumulate_steps": 2}).results()
     assert not glob.glob(str(tmp_path / "model_1" / "*")), "the chief alone writes"

@@ -17,10 +17,17 @@ import towers
 from towers import session as towers_session
 
 
-def model(x, key):
-    y = towers.layers.dropout(towers.sync_bn(towers.layers.dense(x, 4), momentum=.9), .3)
-    error = tf.reduce_mean(tf.square(y - 1.), 1) + 0. * key
-    return towers.weighted_mean(error, tf.ones_like(error))
+def model(worker):
+    """The model function, whose weights begin apart on each worker, to be given the chief's."""
+
+    def model_fn(x, key):
+        initializer = tf.glorot_uniform_initializer(seed=5 + worker)
+        y = towers.layers.dense(x, 4, kernel_initializer=initializer)
+        y = towers.layers.dropout(towers.sync_bn(y, momentum=.9), .3)
+        error = tf.reduce_mean(tf.square(y - 1.), 1) + 0. * key
+        return towers.weighted_mean(error, tf.ones_like(error))
+
+    return model_fn
 
 
 class Recorder(tf.train.SessionRunHook):
@@ -49,13 +56,13 @@ def build_step(devices, settings, cluster=None):
     index, count = (cluster.task_index, cluster.num_workers) if cluster else (0, 1)
     whole = np.random.RandomState(0).randn(settings.get("batch", 8), 3).astype(np.float32)
     own = slice(index * len(devices), (index + 1) * len(devices))
-    tf.set_random_seed(1 + index)
+    tf.set_random_seed(1)
     global_step = tf.train.get_or_create_global_step()
     worker, at = settings.get("nan_at", (-1, 0))
     broken = tf.logical_and(tf.equal(worker, index), tf.equal(tf.cast(global_step, tf.int32), at))
     key = tf.where_v2(broken, np.float32(np.nan), np.float32(0))
     inputs = tf.split(tf.constant(whole), count * len(devices))[own]
-    return towers.build_train_step(model, [(part, key) for part in inputs], tf.train.MomentumOptimizer(.1, .9), devices,
+    return towers.build_train_step(model(index), [(part, key) for part in inputs], tf.train.MomentumOptimizer(.1, .9), devices,
                                    cluster=cluster, accumulate_steps=settings.get("accumulate_steps", 1))
 
 
