@@ -47,7 +47,7 @@ def test_a_run_with_long_steps_ends_within_one(streets, tmp_path, name):
     result, seconds = signalled(running, getattr(signal, name))
     step = stopped_at(result, name)
     print("{} in a step of {:.1f} s: saved and ended after {:.1f} s".format(name, step_time, seconds))
-    assert step == runs.verified(tmp_path / "run") == 6
+    assert step == runs.verified(tmp_path / "run") and step in (6, 7)  # what it prints is read a little later
     assert seconds < step_time + 4  # 4 s: saving, and the end of the process, on a busy machine
 
 
