@@ -29,7 +29,8 @@ def check(dataset, batch_size, num_workers, num_towers):
             np.testing.assert_array_equal(np.concatenate([part[step][name] for part in parts]), value)
 
 
-@pytest.mark.parametrize("batch_size,num_workers,num_towers", [(4, 2, 1), (5, 2, 2), (7, 3, 1)])
+@pytest.mark.long
+@pytest.mark.parametrize("batch_size,num_workers,num_towers", [(4, 2, 1), (5, 2, 2)])
 def test_shares_of_scenes_make_up_the_batch(tmp_path, batch_size, num_workers, num_towers):
     from inputs import cityscapes
 
