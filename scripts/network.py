@@ -7,7 +7,7 @@ and a session of its own, filled with weights from a checkpoint or from a runnin
 import tensorflow.compat.v1 as tf
 
 import towers
-from models import inference, losses, pspnet
+from models import folded_norm, inference, losses, pspnet
 from scripts import checkpoints, schedule
 from scripts.commandline import UsageError
 
@@ -135,7 +135,8 @@ class TrainedNetwork(WeightsInSession):
         with graph.as_default():
             tf.set_random_seed(0)  # never drawn from, but TensorFlow's deterministic mode refuses initial values without
             self.predictor = inference.SlidingWindowPredictor(
-                lambda images: pspnet.pspnet(images, config.model, config.num_classes)["logits"],
+                lambda images: pspnet.pspnet(
+                    images, config.model, config.num_classes, folded_norm.folded_normalisation(config.model))["logits"],
                 config.num_classes,
                 devices,
                 config.eval.crop_size,

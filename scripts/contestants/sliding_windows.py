@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import towers
-from models import inference, pspnet
+from models import folded_norm, inference, pspnet
 from scripts.contestants import measurement, networks
 
 STRIDE_RATE = 2 / 3
@@ -55,9 +55,10 @@ def measure(args):
 
 
 def ours(config, devices, crop):
-    """`predict(session, image)` by `inference.SlidingWindowPredictor`."""
+    """`predict(session, image)` by `inference.SlidingWindowPredictor`, with batch norm folded, as evaluate.py does it."""
     predictor = inference.SlidingWindowPredictor(
-        lambda images: logits(images, config), config.num_classes, devices, (crop, crop), config.input.mean, config.input.std,
+        lambda images: logits(images, config, folded_norm.folded_normalisation(config.model)), config.num_classes, devices,
+        (crop, crop), config.input.mean, config.input.std,
         stride_rate=STRIDE_RATE, flip=True)
     return predictor.predict
 
@@ -89,8 +90,8 @@ def naive(config, devices, crop):
     return predict
 
 
-def logits(images, config):
-    return pspnet.pspnet(images, config.model, config.num_classes)["logits"]
+def logits(images, config, norm=None):
+    return pspnet.pspnet(images, config.model, config.num_classes, norm)["logits"]
 
 
 if __name__ == "__main__":
