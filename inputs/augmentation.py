@@ -5,10 +5,10 @@ As semseg does it (github.com/hszhao/semseg, tool/train.py and util/transform.py
     scale s ~ U(0.5, 2) -> rotate a ~ U(-10, 10) degrees, p .5 -> 5x5 Gaussian blur, p .5 -> mirror, p .5
         -> random crop, padded with the mean -> (x - mean) / std
 
-Normalising comes right after scaling here, which is the same, as all that follows is linear in the pixels, and makes the
-mean, with which rotation and padding fill, zero. Whole frames would be wasteful (a scale of 2 makes 4096x2048 of a Cityscapes image, of which a 713 crop keeps
-6 %), so the crop is drawn first and every operation is asked only for the window that the next one needs; see
-`inputs.transforms`. The result equals that of whole frames.
+Normalising comes right after scaling here, which is the same, as all that follows is linear in the pixels, and makes
+the mean, with which rotation and padding fill, zero. Whole frames would be wasteful (a scale of 2 makes 4096x2048 of a
+Cityscapes image, of which a 713 crop keeps 6 %), so the crop is drawn first and every operation is asked only for the
+window that the next one needs; see `inputs.transforms`. The result equals that of whole frames.
 """
 
 import collections
