@@ -61,7 +61,7 @@ def build_step(devices, settings, cluster=None):
     worker, at = settings.get("nan_at", (-1, 0))
     broken = tf.logical_and(tf.equal(worker, index), tf.equal(tf.cast(global_step, tf.int32), at))
     key = tf.where_v2(broken, np.float32(np.nan), np.float32(0))
-    inputs = tf.split(tf.constant(whole), count * len(devices))[own]
+    inputs = towers.split_batch(tf.constant(whole), count * len(devices))[own]
     return towers.build_train_step(model(index), [(part, key) for part in inputs], tf.train.MomentumOptimizer(.1, .9), devices,
                                    cluster=cluster, accumulate_steps=settings.get("accumulate_steps", 1))
 
