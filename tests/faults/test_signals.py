@@ -95,5 +95,5 @@ def test_while_it_starts_it_ends_at_once_and_writes_nothing(streets, tmp_path, n
     time.sleep(.5)
     result, seconds = signalled(running, getattr(signal, name))
     print("{} while the graph is built: ended after {:.1f} s".format(name, seconds))
-    assert result[0] == code and "Traceback" not in result[2] and seconds < 4
+    assert result[0] == code and "Traceback" not in result[2] and seconds < 8  # on a busy machine
     assert not os.path.exists(str(tmp_path / "run"))

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import signal
 import subprocess
 import sys
 
@@ -82,7 +83,13 @@ def start(script, *arguments, stdout=subprocess.PIPE):
         universal_newlines=True,
         env=environment,
         cwd=os.path.dirname(ROOT),
+        preexec_fn=_as_from_a_terminal,
     )
+
+
+def _as_from_a_terminal():
+    """Tests that a shell runs in the background ignore SIGINT, and a script would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(script, *arguments, timeout=300):
