@@ -5,7 +5,7 @@
 
 One pass over an activation less, and TensorFlow runs convolution, bias and ReLU as one op. K · a is computed anew in every
 run, from the variables as they are, so weights may be loaded at any time; for a network that is frozen there is `folding`,
-which also folds what was not made with it. Evaluation of PSPNet-50 in windows of 473 takes 0.6 of the time.
+which also folds what was not made with it.
 """
 
 import functools

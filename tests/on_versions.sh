@@ -4,7 +4,7 @@
 #   tests/on_versions.sh 1.15 2.21        the two ends
 #   tests/on_versions.sh                  all of them: 1.15 2.4 2.15 2.21
 #
-# A version whose Python is not on this machine is skipped, and said to be. Exit code 1 if the tests of any fail.
+# MARKS='not long and not faults' leaves the long tests out. A version whose Python is not on this machine is skipped, and said to be. Exit code 1 if the tests of any fail.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,7 +45,8 @@ for version in "${@:-1.15 2.4 2.15 2.21}"; do
                 && touch "$venv/installed" || { failed+=("$tensorflow"); continue; }
         fi
         echo "TensorFlow $tensorflow: tests of towers/ and models/ on $("$venv/bin/python" --version)"
-        if TF_CPP_MIN_LOG_LEVEL=3 "$venv/bin/python" -m pytest -q -n 2 --dist loadfile tests/towers tests/models; then
+        if TF_CPP_MIN_LOG_LEVEL=3 "$venv/bin/python" -m pytest -q -n 2 --dist loadfile -m "${MARKS:-not faults}" \
+                tests/towers tests/models; then
             passed+=("$tensorflow")
         else
             failed+=("$tensorflow")
