@@ -24,7 +24,7 @@ def model(worker):
         initializer = tf.glorot_uniform_initializer(seed=5 + worker)
         y = towers.layers.dense(x, 4, kernel_initializer=initializer)
         y = towers.layers.dropout(towers.sync_bn(y, momentum=.9), .3)
-        error = tf.reduce_mean(tf.square(y - 1.), 1) + 0. * key
+        error = tf.reduce_mean(tf.square(y - 1.), 1) + key  # 0 or NaN
         return towers.weighted_mean(error, tf.ones_like(error))
 
     return model_fn
