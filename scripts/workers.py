@@ -30,7 +30,8 @@ def define():
     flags.DEFINE_integer(
         "heartbeat_port", None, "Port at which the chief hears that all live; unset: its port in --worker_hosts plus 1000.",
         lower_bound=1, upper_bound=2**16 - 1)
-    flags.DEFINE_float("worker_wait", 300, "Seconds to wait at the start for workers that have not come.", lower_bound=1)
+    flags.DEFINE_float("worker_wait", 50, "Seconds to wait at the start for workers that have not come; more where hosts "
+                       "start minutes apart.", lower_bound=1)
     flags.DEFINE_float("worker_timeout", 30, "Seconds without a sign of life after which a worker is dead, and all stop.",
                        lower_bound=3)
 
