@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from towers import versions
+from towers.gradients import ancestors
 
 _MARK = "first_that_is_not_finite"
 
@@ -109,13 +110,8 @@ def _all_finite(tensors):
 
 def _forward(losses):
     """The float tensors from which losses are computed, in the order in which they were built."""
-    seen, pending = set(), [loss.op for loss in losses]
-    while pending:
-        op = pending.pop()
-        if op not in seen:
-            seen.add(op)
-            pending.extend(tensor.op for tensor in op.inputs)
-    return [tensor for op in sorted(seen, key=versions.op_id) if versions.op_control_flow_context(op) is None
+    return [tensor for op in sorted(ancestors(losses), key=versions.op_id)
+            if versions.op_control_flow_context(op) is None
             # What FusedBatchNorm hands to its gradient has other shapes than it says.
             for tensor in (op.outputs[:3] if op.type.startswith("FusedBatchNorm") else op.outputs)
             if tensor.dtype.is_floating and tensor.dtype == tensor.dtype.base_dtype

@@ -54,7 +54,7 @@ def compute(losses, variables, build, scale=None):
       A list of `VariableGradients`, one for each of `variables`.
     """
     num_towers = len(losses)
-    on_path = _ancestors(losses)
+    on_path = ancestors(losses)
     reads = [_reads_by_tower(variable, on_path, build) for variable in variables]
     xs = []
     for variable, by_tower in zip(variables, reads):
@@ -174,7 +174,7 @@ def _add(parts, device):
         return add(parts)
 
 
-def _ancestors(tensors):
+def ancestors(tensors):
     """All ops from which `tensors` are computed, themselves included: a set."""
     seen, pending = set(), [tensor.op for tensor in tensors]
     while pending:
