@@ -22,7 +22,7 @@ from towers import versions
 # twice in half precision, unless the convolution's own output has another reader.
 _SUMS = ("Add", "AddV2", "AddN")
 _CHEAP = _SUMS + (
-    "Sub", "Mul", "Neg", "Identity", "Cast", "FusedBatchNormV3", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu",
+    "Sub", "Mul", "Neg", "Identity", "EnsureShape", "Cast", "FusedBatchNormV3", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu",
     "Tanh", "Sigmoid", "Softplus", "Pad", "PadV2", "ConcatV2", "Reshape", "Squeeze", "ExpandDims", "SpaceToBatchND",
     "BatchToSpaceND")
 

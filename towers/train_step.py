@@ -88,13 +88,17 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
         if half == tf.float16:
             scale = precisions.LossScale()
         accumulator = Accumulator(accumulate_steps, global_step) if accumulate_steps > 1 else None
+    first_op = versions.next_op_id(tf.get_default_graph())
     build = Build(model_fn, tower_inputs, devices, aggregation_device, True, cluster,
                   global_step if accumulator is None else accumulator.run, half,
                   None if scale is None else scale.valid)
     losses = [_loss(result, i) for i, result in enumerate(build.results)]
+    in_order = summation.keep_order(versions.operations_since(build.graph, first_op))
+    losses = [in_order.get(loss.name, loss) for loss in losses]
     variables = tf.trainable_variables() if var_list is None else list(var_list)
     first_gradient_op = versions.next_op_id(build.graph)
     per_variable = gradients.compute(losses, variables, build, None if scale is None else scale.value)
+    summation.keep_order(versions.operations_since(build.graph, first_gradient_op))
     if recompute:
         recomputation.recompute(build, first_gradient_op)
     per_variable = [g for g in per_variable if g.parts()]

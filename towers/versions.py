@@ -171,6 +171,11 @@ def next_op_id(graph):
     return op_id(operations[-1]) + 1 if operations else 1
 
 
+def operations_since(graph, number):
+    """The ops of a graph whose `op_id` is `number` or more, in the order in which they were made: a list."""
+    return [op for op in graph.get_operations() if op_id(op) >= number]
+
+
 @contextlib.contextmanager
 def unfinalized(graph):
     """Within it, ops can be added to `graph` although it is finalised."""
