@@ -190,7 +190,7 @@ def _reads_by_tower(variable, on_path, build):
     if not versions.is_resource_variable(variable):
         return None
     reads = []
-    for op in variable.handle.consumers():
+    for op in versions.consumers(variable.handle):
         if op not in on_path:
             continue
         tower = build.tower_of(op)

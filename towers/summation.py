@@ -24,7 +24,7 @@ def in_order(tensors):
     """The sum of tensors of one shape and dtype, in the order of the list; any dtype that adds."""
     dtype = tensors[0].dtype
     if dtype.is_floating or dtype.is_integer or dtype.is_complex:
-        return functools.reduce(lambda total, tensor: tf.add_n([_kept(total), tensor]), tensors)
+        return functools.reduce(lambda total, tensor: tf.add_n([_kept(total), _kept(tensor)]), tensors)
     return functools.reduce(tf.add, tensors)
 
 
@@ -47,7 +47,7 @@ def keep_order(operations):
         with tf.control_dependencies(None), tf.control_dependencies(op.control_inputs), tf.device(op.device), \
                 tf.name_scope(op.name + "/in_order/"):
             if len(op.inputs) > 2 and _rounds(op.outputs[0]):
-                old, readers = op.outputs[0], op.outputs[0].consumers()
+                old, readers = op.outputs[0], versions.consumers(op.outputs[0])
                 replaced[old.name] = new = in_order(list(op.inputs))
                 for reader in readers:
                     versions.replace_inputs(reader, old, new)

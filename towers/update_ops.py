@@ -71,7 +71,7 @@ def wait_for_reads(entries, tower_of):
             if handle.op.type != "VarHandleOp" or versions.op_control_flow_context(write) is not None:
                 continue
             writes = set(op for op in handle.consumers() if op is write or is_write(op))
-            reads = [op for op in handle.consumers()
+            reads = [op for op in versions.consumers(handle)
                      if op.type in _READS and tower_of(op) not in (None, tower_of(write))
                      and versions.op_control_flow_context(op) is None
                      and writes.isdisjoint(runs_before(op))]  # it reads what was written; the other order could be a cycle

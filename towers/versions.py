@@ -171,6 +171,11 @@ def next_op_id(graph):
     return op_id(operations[-1]) + 1 if operations else 1
 
 
+def consumers(tensor):
+    """The ops that read a tensor, in the order in which they were made (`tensor.consumers()` has none that lasts): a list."""
+    return sorted(tensor.consumers(), key=op_id)
+
+
 def operations_since(graph, number):
     """The ops of a graph whose `op_id` is `number` or more, in the order in which they were made: a list."""
     return [op for op in graph.get_operations() if op_id(op) >= number]

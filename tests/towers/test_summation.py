@@ -58,6 +58,14 @@ def test_in_order_adds_pair_by_pair_from_the_left(count):
         np.testing.assert_array_equal(found, np.maximum(left_to_right(values), 0))
 
 
+def test_in_order_keeps_sums_of_sums():
+    with tf.Graph().as_default(), tf.Session() as session:
+        a, b, c, d = convolutions(4)
+        total = tf.nn.relu(summation.in_order([a + b, c + d]))
+        session.run(tf.global_variables_initializer())
+        assert not long_sums(what_runs(session, total))
+
+
 def test_integers_and_variants_add_as_they_did():
     with tf.Graph().as_default(), tf.Session() as session:
         assert session.run(summation.in_order([tf.constant([1, 2])] * 3)).tolist() == [3, 6]
@@ -99,6 +107,8 @@ def branched(images):
     x = tf.nn.relu(towers.sync_bn(towers.layers.conv2d(images, 8, 3, padding="same", use_bias=False)))
     ys = [towers.sync_bn(towers.layers.conv2d(x, 8, 1, use_bias=False)) for _ in range(3)]
     y = tf.nn.relu(ys[0] + ys[1] + ys[2] + x)
+    for i in range(3):
+        y += towers.layers.conv2d(x, 8, 1, name="reused", reuse=i > 0)
     logits = towers.layers.conv2d(y, 2, 1)
     losses = [towers.weighted_mean(tf.square(logits), tf.ones_like(logits)), tf.reduce_mean(y)]
     penalties = [tf.nn.l2_loss(variable) for variable in tf.trainable_variables()]
@@ -128,3 +138,18 @@ def test_the_gradients_of_kept_sums_are_those_of_sums():
         inner = 2 * value + np.sin(value) + np.exp(value) + np.cos(value)
         np.testing.assert_allclose(
             session.run(gradient, {x: value}), 2 * inner * (2 + np.cos(value) + np.exp(value) - np.sin(value)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"recompute": True}, {"precision": "float16"}], ids=str)
+def test_the_graph_of_a_step_is_the_same_whenever_it_is_built(options):
+    """Sums follow the order in which ops were made, not that in which a process happens to list them."""
+    def nodes():
+        tf.set_random_seed(1)
+        with tf.Graph().as_default() as graph:
+            towers.build_train_step(
+                branched, towers.split_batch(tf.zeros([4, 8, 8, 3]), 2), tf.train.MomentumOptimizer(.1, .9),
+                towers.tower_devices(2, "cpu"), **options)
+            return [(node.name, node.op, list(node.input), node.device) for node in graph.as_graph_def().node]
+
+    first = nodes()
+    assert all(nodes() == first for _ in range(8))
