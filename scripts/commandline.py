@@ -37,12 +37,9 @@ class UsageError(ValueError):
 def quiet_tensorflow():
     """Imports TensorFlow without the lines it prints as it starts, which no log level silences.
 
-    Errors are unaffected: they are exceptions. Where the command line has --deterministic, it is imported without oneDNN,
-    which is chosen at import: how oneDNN shares the sums of a layer out among threads was seen to differ between runs.
+    Errors are unaffected: they are exceptions.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if any(re.fullmatch("--?deterministic(=(true|t|yes|y|1))?", word.lower()) for word in sys.argv[1:]):
-        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     sys.stderr.flush()
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:

@@ -34,7 +34,7 @@ def define(data_dir):
     flags.DEFINE_bool(
         "deterministic",
         False,
-        "Use only ops that give the same bits every time (TensorFlow's op determinism, and no oneDNN; slower), so that the "
+        "Use only ops that give the same bits every time (TensorFlow's op determinism: for GPUs; may be slower), so that the "
         "same command ends with the same weights, to the bit, however often it was stopped and resumed.",
     )
 
@@ -44,8 +44,7 @@ def make_deterministic():
 
     What else a run depends on is made of the seed, the step and the example: initial values, dropout masks, the order of
     examples and their augmentation; and a checkpoint holds all that a step changes. The number of towers stays free, but
-    with other sums come other roundings: the same bits need the same number. (oneDNN, which `commandline.quiet_tensorflow`
-    turns off, gave one of six identical runs of PSPNet-50 at 473x473 other last bits: 1e-7 of a loss, after two steps.)
+    with other sums come other roundings: the same bits need the same number.
     """
     if FLAGS.deterministic:
         tensorflow.config.experimental.enable_op_determinism()  # compat.v1 has it not
