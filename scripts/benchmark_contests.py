@@ -32,6 +32,11 @@ def memory(result):
     return result["peak_bytes"]
 
 
+def live(result):
+    """Bytes of the tensors of a step."""
+    return result["live_bytes"]
+
+
 def rate(result, seconds=step):
     """Floating-point operations a second."""
     return result["step_flops"] / seconds(result)
@@ -110,12 +115,13 @@ class _Quick:
         return self._module("training_step", kind, network=network, norm=norm, towers=towers, batch=batch, crop=crop, **flags)
 
     def _price(self, kind, network, crop, towers, batch):
-        commands = {norm: self._training(network, crop, towers, batch, norm) for norm in ("sync", "plain")}
+        commands = {norm: self._training(network, crop, towers, batch, norm) + ["--live"] for norm in ("sync", "plain")}
         case = "{}, {} towers x {} of {}x{}".format(network, towers, batch // towers, crop, crop)
         about = "Synchronised against plain fused batch norm: {}.".format(case)
         return Contest("price_{}_{}".format(kind, towers), about, commands, [
             over("step of sync BN / plain BN; " + case, "<=", 1.02, "sync", "plain", step),
-            over("peak memory of sync BN / plain BN; " + case, "<=", 0.95, "sync", "plain", memory)])
+            over("peak memory of sync BN / plain BN; " + case, "<=", 0.95, "sync", "plain", memory),
+            over("tensors at once, sync BN / plain BN; " + case, "<=", 0.95, "sync", "plain", live)])
 
     def _keras(self, network, crop, batch):
         commands = {
@@ -127,33 +133,37 @@ class _Quick:
             over("step of Keras SyncBatchNormalization / ours; " + case, ">=", 2.0, "keras", "ours", step)])
 
     def _hand_split(self, network, crop, batch):
-        commands = {norm: self._training(network, crop, 2, batch, norm) for norm in ("hand_split", "sync")}
+        commands = {norm: self._training(network, crop, 2, batch, norm) + ["--live"] for norm in ("hand_split", "sync")}
         case = "{}, 2 towers x {} of {}x{}".format(network, batch // 2, crop, crop)
         about = "Activations concatenated on the CPU at every norm layer, and split again, against sync BN: {}.".format(case)
         return Contest("hand_split", about, commands, [
             over("step of the hand-split way / ours; " + case, ">=", 1.1, "hand_split", "sync", step),
-            over("peak memory of the hand-split way / ours; " + case, ">=", 1.2, "hand_split", "sync", memory)])
+            over("peak memory of the hand-split way / ours; " + case, ">=", 1.2, "hand_split", "sync", memory),
+            over("tensors at once, the hand-split way / ours; " + case, ">=", 1.2, "hand_split", "sync", live)])
 
     def _recompute(self, network, crop, batch):
-        plain = self._training(network, crop, 2, batch, "sync")
+        plain = self._training(network, crop, 2, batch, "sync") + ["--live"]
         case = "{}, 2 towers x {} of {}x{}".format(network, batch // 2, crop, crop)
         about = "Cheap activations computed again in the backward pass, against kept: {}.".format(case)
         return Contest("recompute", about, {"recompute": plain + ["--recompute"], "kept": plain}, [
             over("step with recomputation / without; " + case, "<=", 1.1, "recompute", "kept", step),
-            over("peak memory with recomputation / without; " + case, "<=", 0.7, "recompute", "kept", memory)])
+            over("peak memory with recomputation / without; " + case, "<=", 0.7, "recompute", "kept", memory),
+            over("tensors at once, with recomputation / without; " + case, "<=", 0.7, "recompute", "kept", live)])
 
     def _torch(self, crop):
         def torch(**flags):
             return self._module("torch_step", "heavy", self._torch_python, crop=crop, batch=2, **flags)
 
-        commands = {"ours": self._training("pspnet50", crop, 2, 2, "sync"), "torch": torch(),
+        ours = self._training("pspnet50", crop, 2, 2, "sync")
+        commands = {"ours": ours, "recompute": ours + ["--recompute"], "torch": torch(),
                     "torch_channels_last": torch(memory_format="channels_last")}
         case = "pspnet50, 2 of {}x{}".format(crop, crop)
         about = ("Sync BN on two towers against PyTorch on the CPU with plain BN over the whole batch, in its own layout and "
-                 "with the channels last: {}.".format(case))
+                 "with the channels last; ours keeping activations, and computing cheap ones again: {}.".format(case))
         return Contest("torch_{}".format(crop), about, commands, [
-            over("{} of ours / PyTorch{}; {}".format(text, note, case), "<=", 1.0, "ours", other, measure)
+            over("{} of ours{} / PyTorch{}; {}".format(text, how, note, case), "<=", 1.0, way, other, measure)
             for other, note in (("torch", ""), ("torch_channels_last", " (channels last)"))
+            for way, how in (("ours", ""), ("recompute", " with recomputation"))
             for text, measure in (("step", step), ("peak memory", memory))])
 
     def _scaling(self, network, crop, batch):
@@ -174,12 +184,15 @@ class _Quick:
         network, most = self.building, max(self.building_towers)
         commands = {"towers_{}".format(n): self._module("graph_building", network=network, towers=n)
                     for n in self.building_towers}
-        commands["ops"] = self._module("graph_building", network=self.building_ops, towers=2)
+        for name, count in (("ops", 2), ("ops_3", 3)):
+            commands[name] = self._module("graph_building", network=self.building_ops, towers=count)
         a, b = "towers_{}".format(most), "towers_2"
         rows = [over("building: {} a tower, {} towers / 2; {}".format(text, most, network), "<=", 1.0, a, b, measure)
                 for text, measure in (("seconds", building_seconds), ("ops", lambda result: result["tower_ops"]))]
         rows.append(Row("ops a tower, 2 towers / those of the first sketch ({}); {}".format(SKETCH_OPS, self.building_ops),
                         "<=", 0.5, ("ops",), lambda turn: turn["ops"]["tower_ops"] / SKETCH_OPS))
+        rows.append(Row("ops of the third tower / those a tower of the first sketch; " + self.building_ops, "<=", 0.5,
+                        ("ops", "ops_3"), lambda turn: (turn["ops_3"]["ops"] - turn["ops"]["ops"]) / SKETCH_OPS))
         about = ("Building the graph of a training step, gradients and update included; seconds and memory are those of "
                  "building, and ops all that the graph holds.")
         return Contest("building", about, commands, rows)

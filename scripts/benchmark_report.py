@@ -83,14 +83,15 @@ def table(contests, results):
 
 def contestants_table(result):
     """The Markdown table of what each contestant of a contest showed: wall and CPU seconds, peak memory, ops."""
-    lines = ["| contestant | seconds | CPU seconds | peak MB | ops |", "|---|---|---|---|---|"]
+    lines = ["| contestant | seconds | CPU seconds | peak MB | tensors at once, MB | ops |", "|---|---|---|---|---|---|"]
     for name in dict.fromkeys(name for turn in result["turns"] for name in turn):
         shown = [turn[name] for turn in result["turns"] if name in turn]
         ops = ["{:,}".format(one["ops"]) for one in shown if "ops" in one]
-        lines.append("| {} | {} | {} | {} | {} |".format(
+        lines.append("| {} | {} | {} | {} | {} | {} |".format(
             name, spread([s for one in shown for s in one["step_seconds"]]),
             spread([s for one in shown for s in one["step_cpu_seconds"]]),
-            spread([one["peak_bytes"] / 1e6 for one in shown]), ops[0] if ops else "-"))
+            spread([one["peak_bytes"] / 1e6 for one in shown]),
+            spread([one["live_bytes"] / 1e6 for one in shown if "live_bytes" in one]), ops[0] if ops else "-"))
     return "\n".join(lines)
 
 
@@ -138,5 +139,7 @@ def document(contests, results, suite, machine):
 
 INTRODUCTION = """Written by `python scripts/benchmark.py --suite={suite}` (`make benchmark`). Contestants run in turn, each in
 a process of its own (A B A B ...). *Measured* is the median over the turns of the ratio within a turn, with the least and the
-greatest in brackets. Seconds differ from machine to machine: only ratios are claims, and they are of this machine. What each
-contestant showed, and the exact commands, stand below."""
+greatest in brackets. *Peak memory* is the largest resident size of the process, with TensorFlow's libraries and what its
+allocator keeps for later; *tensors at once* is the most that the tensors of a step took, variables apart. Seconds differ from
+machine to machine: only ratios are claims, and they are of this machine. What each contestant showed, and the exact commands,
+stand below."""

@@ -4,7 +4,7 @@
 
 One batch of random images is fed to every step, and the weights are drawn from one seed, so that all ways to normalise start
 from the same loss (`first_loss`). With --profile one more step is traced, after everything was measured, and `op_seconds` says
-what each kind of op took of it.
+what each kind of op took of it; with --live, `live_bytes` are the most that the tensors of one more step took at once.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 
 import towers
 from scripts import layer_costs
-from scripts.contestants import measurement, networks
+from scripts.contestants import live_memory, measurement, networks
 
 LEARNING_RATE, MOMENTUM = 1e-3, 0.9  # small: random labels
 
@@ -30,6 +30,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--live", action="store_true")
     args = parser.parse_args()
     tf.disable_eager_execution()
     measurement.report(measure(args), ("tensorflow", "numpy"))
@@ -47,6 +48,8 @@ def measure(args):
             result.update(measurement.timed(lambda: float(session.run(fetches, feed)[1]), args.steps, args.warmup))
             if args.profile:
                 result["op_seconds"] = op_seconds(session, fetches, feed)
+            if args.live:
+                result["live_bytes"] = live_memory.peak(session, fetches, feed)
     result["step_flops"] = step_flops(args.network, args.norm, args.crop) * args.batch
     return result
 

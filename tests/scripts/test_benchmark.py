@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 
 import towers  # noqa: E402
 from scripts import benchmark_contests, benchmark_report, benchmark_runs  # noqa: E402
-from scripts.contestants import training_step  # noqa: E402
+from scripts.contestants import live_memory, training_step  # noqa: E402
 from tests.scripts.command import ROOT, failed, run, succeeded  # noqa: E402
 
 A = [[4.0, 2.0, 3.0], [6.0, 6.0, 6.0], [1.0, 2.0, 9.0]]  # seconds of A in three turns: medians 3, 6, 2
@@ -111,7 +111,7 @@ def test_every_contest_names_contestants_that_it_has():
 
 def measured(**flags):
     defaults = dict(network="thin_pspnet", norm="sync", towers=2, batch=4, crop=33, steps=1, warmup=0, recompute=False,
-                    profile=False)
+                    profile=False, live=False)
     return training_step.measure(argparse.Namespace(**dict(defaults, **flags)))
 
 
@@ -138,8 +138,24 @@ def test_hand_split_and_synchronised_steps_start_from_one_loss_and_take_the_same
 
 @pytest.mark.long
 def test_a_step_with_recomputation_starts_from_the_same_loss():
-    kept, recomputed = (measured(network="small_resnet", recompute=recompute) for recompute in (False, True))
+    kept, recomputed = (measured(network="small_resnet", recompute=recompute, live=True) for recompute in (False, True))
     assert kept["first_loss"] == recomputed["first_loss"] and recomputed["ops"] > kept["ops"]
+    assert recomputed["live_bytes"] < .9 * kept["live_bytes"]
+
+
+def test_tensors_at_once_are_those_that_somebody_still_needs():
+    with tf.Graph().as_default(), tf.Session() as session:
+        a = tf.random_uniform([1000, 1000])
+        b = tf.matmul(a, a)
+        c = tf.matmul(b, a)  # beside a and b; then, a is let go
+        d = tf.matmul(c, b)
+        found = live_memory.peak(session, tf.reduce_sum(d), None)
+    assert 3 * 4e6 <= found < 3.1 * 4e6
+
+
+def test_what_is_freed_goes_before_what_is_taken_at_the_same_time():
+    assert live_memory.largest_sum([(1, 5), (3, 4), (2, 3), (3, -5), (4, -3), (5, -4)]) == 8
+    assert live_memory.largest_sum([]) == 0
 
 
 @pytest.mark.long
