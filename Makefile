@@ -17,7 +17,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.10 p
 	"$$p" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$p" && break; done)
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: train test test-long test-fuzz test-faults test-versions benchmark lint clean
+.PHONY: train test test-gpu test-long test-fuzz test-faults test-versions benchmark lint clean
 
 train: $(VENV)/installed
 	$(VENV)/bin/python scripts/train.py --config=configs/synthetic_pspnet.py --num_gpus=$(NUM_GPUS) \
@@ -25,6 +25,9 @@ train: $(VENV)/installed
 
 test: lint
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m "not long and not faults" $(ARGS)
+
+test-gpu: $(VENV)/installed-test
+	$(VENV)/bin/python -m pytest -m gpu -rs $(ARGS)
 
 test-long: $(VENV)/installed-test
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m long $(ARGS)

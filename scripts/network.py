@@ -37,7 +37,7 @@ def training_model(config):
     return model_fn
 
 
-def train_step(config, parts, devices, cluster=None):
+def train_step(config, parts, devices, cluster=None, **aggregation):
     """The recipe's step: SGD with momentum on `training_model`, with its schedule, decay and multipliers.
 
         v ← momentum · v + m · (∂L/∂w + λ·w),  w ← w - lr(i) · v        m: the group's `lr_multiplier`
@@ -47,6 +47,7 @@ def train_step(config, parts, devices, cluster=None):
         parts: one dict of 'image' and 'label' a tower.
         devices: device strings, one a tower.
         cluster: the `towers.Cluster`, or None.
+        **aggregation: `aggregation_device` and `reduction` of `towers.build_train_step`.
 
     Returns:
         (`towers.TrainStep`, the scalar tensor of the step's learning rate).
@@ -56,7 +57,8 @@ def train_step(config, parts, devices, cluster=None):
     transform = gradient_transform(config)
     step = towers.build_train_step(training_model(config), parts, optimizer, devices, gradient_transform=transform,
                                    cluster=cluster, accumulate_steps=config.accumulate_steps,
-                                   precision=config.precision, recompute=config.recompute, check_finite=True)
+                                   precision=config.precision, recompute=config.recompute, check_finite=True,
+                                   **aggregation)
     return step, rate
 
 

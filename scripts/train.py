@@ -64,7 +64,7 @@ def main():
     seen = batches.Batches(lambda first: training_set(config, training.examples, run, first), run.first_batch,
                            lambda place: training.examples[place].image_path)
     parts = towers.split_batch(seen.tensors, len(run.devices))
-    train_step, learning_rate = network.train_step(config, parts, run.devices, run.cluster)
+    train_step, learning_rate = network.train_step(config, parts, run.devices, run.cluster, **run.aggregation)
     started = None
     if run.checkpoint:
         initial_weights.refuse_as_run(run.checkpoint)

@@ -57,6 +57,7 @@ def main():
         gradient_transform=classifier.gradient_transform(config),
         cluster=run.cluster,
         check_finite=True,
+        **run.aggregation,
     )
     if run.checkpoint:
         checkpoints.check(run.checkpoint, tf.global_variables())

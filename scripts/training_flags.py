@@ -19,6 +19,11 @@ def define(data_dir):
     flags.DEFINE_enum(
         "device_type", None, ["cpu", "gpu"], "What towers run on; unset: GPUs where any is visible."
     )
+    flags.DEFINE_enum(
+        "aggregation", "cpu", ["cpu", "gpu", "nccl"],
+        "Where variables live and towers' statistics and gradients are summed: the CPU, the first GPU, or the first GPU with "
+        "gradients summed by NCCL.",
+    )
     flags.DEFINE_string("data_dir", None, data_dir)
     flags.DEFINE_string("model_dir", None, "Where the run is kept; unset: runs/NAME_OF_THE_CONFIGURATION.")
     flags.DEFINE_integer(
@@ -50,6 +55,18 @@ def make_deterministic():
         tensorflow.config.experimental.enable_op_determinism()  # compat.v1 has it not
         print("{:<10} {}".format("bits", "deterministic ops only: the same command gives the same weights on the same kind of "
                                  "machine, resumed or not"), flush=True)
+
+
+def aggregation(devices, cluster):
+    """The arguments of `towers.build_train_step` that --aggregation asks for, a dict; UsageError where they cannot be."""
+    if FLAGS.aggregation == "cpu":
+        return {}
+    on_gpus = all("gpu" in device for device in devices)
+    if not on_gpus or cluster or (FLAGS.aggregation == "nccl" and len(devices) < 2):
+        raise UsageError("--aggregation={}: the towers are on {}{}; wanted {} in one process: take --aggregation=cpu".format(
+            FLAGS.aggregation, " ".join(devices), " of several workers" if cluster else "",
+            "two or more GPUs" if FLAGS.aggregation == "nccl" else "GPUs"))
+    return {"aggregation_device": devices[0], "reduction": "nccl" if FLAGS.aggregation == "nccl" else "copy"}
 
 
 def check_batch(config, num_towers, accumulate_steps=1):

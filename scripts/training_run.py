@@ -15,7 +15,8 @@ from towers.session import BestCheckpoint, run_training
 
 FLAGS = flags.FLAGS
 
-Plan = collections.namedtuple("Plan", "devices model_dir checkpoint start_step first_batch stop_step profiled cluster")
+Plan = collections.namedtuple(
+    "Plan", "devices model_dir checkpoint start_step first_batch stop_step profiled cluster aggregation")
 Plan.__doc__ = """What a run is going to be.
 
     devices: the towers' device strings
@@ -25,6 +26,7 @@ Plan.__doc__ = """What a run is going to be.
     stop_step: its last step
     profiled: (first, last) of the steps to trace, or None
     cluster: the `towers.Cluster`, or None where there is one worker
+    aggregation: arguments of `towers.build_train_step` that say where and how towers' tensors are summed, a dict
 """
 
 
@@ -43,6 +45,7 @@ def plan(config, name, read=configuration.read):
     config.max_steps = max(config.max_steps, stop_step)
     devices = towers.tower_devices(FLAGS.num_gpus, FLAGS.device_type)
     cluster = workers.cluster()
+    aggregation = training_flags.aggregation(devices, cluster)
     num_workers = cluster.num_workers if cluster else 1
     training_flags.check_batch(config, num_workers * len(devices), config.get("accumulate_steps", 1))
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -58,7 +61,7 @@ def plan(config, name, read=configuration.read):
     training_flags.make_deterministic()
     checkpoint, start_step = checkpoints.find_to_go_on(model_dir)
     return Plan(devices, model_dir, checkpoint, start_step, _first_batch(config, checkpoint, start_step), stop_step,
-                _profiled(start_step, stop_step), cluster)
+                _profiled(start_step, stop_step), cluster, aggregation)
 
 
 def meet(run, config, examples):

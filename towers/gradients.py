@@ -93,7 +93,7 @@ def unscaled(per_variable, scale):
     return [VariableGradients(g.variable, [divide(part) for part in g.towers], divide(g.whole)) for g in per_variable]
 
 
-def averages(per_variable, build):
+def averages(per_variable, build, reduce=summation.in_order):
     """The average over all towers of each variable's gradients: dense where any part is dense, else `tf.IndexedSlices`.
 
     Called under the control dependencies that gate the update, so that every op of the averages waits for them.
@@ -101,32 +101,40 @@ def averages(per_variable, build):
     Args:
       per_variable: a list of `VariableGradients`.
       build: the `building.Build` that made the towers.
+      reduce: from a list of tensors, one a tower, to their sum (see `reduction`).
 
     Returns:
       A list of gradients.
     """
-    totals = _totals(per_variable, build)
+    totals = _totals(per_variable, build, reduce)
     if build.workers.num_workers > 1:
         totals = _over_workers(totals, [gradients.variable for gradients in per_variable], build.workers)
     return [_divide(total, float(build.num_towers), build.aggregation_device or "") for total in totals]
 
 
-def _totals(per_variable, build):
+def _totals(per_variable, build, reduce):
     """The sum over towers of each variable's gradients; small ones of one dtype as one vector a tower."""
     small = collections.defaultdict(list)
     for i, gradients in enumerate(per_variable):
         parts = gradients.towers
-        if len(parts) > 1 and all(isinstance(part, tf.Tensor) and part.dtype == parts[0].dtype for part in parts) \
-                and gradients.variable.shape.num_elements() <= _SMALL:
+        if len(parts) > 1 and _all_dense(parts) and gradients.variable.shape.num_elements() <= _SMALL:
             small[parts[0].dtype].append(i)
     totals = {}
     for chosen in small.values():
         if len(chosen) > 1:
-            totals.update(zip(chosen, _packed_totals([per_variable[i] for i in chosen], build)))
-    return [totals[i] if i in totals else add(gradients.parts()) for i, gradients in enumerate(per_variable)]
+            totals.update(zip(chosen, _packed_totals([per_variable[i] for i in chosen], build, reduce)))
+    for i, gradients in enumerate(per_variable):
+        if i not in totals:
+            whole_towers = len(gradients.towers) > 1 and _all_dense(gradients.towers)
+            totals[i] = reduce(gradients.towers) if whole_towers else add(gradients.parts())
+    return [totals[i] for i in range(len(per_variable))]
 
 
-def _packed_totals(per_variable, build):
+def _all_dense(parts):
+    return all(isinstance(part, tf.Tensor) and part.dtype == parts[0].dtype for part in parts)
+
+
+def _packed_totals(per_variable, build, reduce):
     shapes = [gradients.variable.shape for gradients in per_variable]
     vectors = []
     for index, device in enumerate(build.devices):
@@ -134,7 +142,7 @@ def _packed_totals(per_variable, build):
             parts = [gradients.towers[index] for gradients in per_variable]
             vectors.append(tf.concat([part if shape.ndims == 1 else tf.reshape(part, [-1])
                                       for part, shape in zip(parts, shapes)], 0))
-    totals = tf.split(summation.in_order(vectors), [shape.num_elements() for shape in shapes])
+    totals = tf.split(reduce(vectors), [shape.num_elements() for shape in shapes])
     return [total if shape.ndims == 1 else tf.reshape(total, shape) for total, shape in zip(totals, shapes)]
 
 

@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from towers import finiteness, gradients, recomputation, summation, versions
 from towers import precision as precisions
+from towers import reduction as reductions
 from towers.accumulation import Accumulator
 from towers.building import Build
 
@@ -44,7 +45,7 @@ class TrainStep(object):
 
 def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_device="/cpu:0", global_step=None,
                      var_list=None, gradient_transform=None, cluster=None, accumulate_steps=1, precision=None,
-                     recompute=False, check_finite=False):
+                     recompute=False, check_finite=False, reduction="copy"):
     """Builds the towers with `training=True`, their gradients, the average and the update.
 
     Args:
@@ -69,6 +70,8 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
       check_finite: whether the update waits until losses and averaged gradients are known to be finite; where they are not,
         the run of `train_op` raises and applies nothing (see `finiteness`). Changes no number. With float16, where such a
         step is skipped and tried again with another scale, it changes nothing.
+      reduction: how gradients are summed over towers: 'copy', on the aggregation device, or 'nccl', among GPUs (see
+        `reduction`).
 
     Returns:
       A `TrainStep`.
@@ -76,6 +79,7 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
     Raises:
       ValueError: the loss is no scalar, no variable has a gradient, or as `build` raises.
     """
+    reduce = reductions.of(reduction, devices)
     if not hasattr(optimizer, "apply_gradients"):
         raise ValueError("optimizer is %r; wanted a tf.compat.v1.train.Optimizer" % (optimizer,))
     if global_step is None and not tf.executing_eagerly():
@@ -112,7 +116,7 @@ def build_train_step(model_fn, tower_inputs, optimizer, devices, aggregation_dev
         with tf.name_scope("average"):
             loss = build.workers.sum(summation.in_order(losses)) / tf.cast(build.num_towers, losses[0].dtype)
             with tf.control_dependencies([_after(build.update_ops, "update_ops")]):
-                averaged = list(zip(gradients.averages(per_variable, build), [g.variable for g in per_variable]))
+                averaged = list(zip(gradients.averages(per_variable, build, reduce), [g.variable for g in per_variable]))
         tower_gradients = [[g.towers[i] for g in per_variable] for i in range(len(losses))]
         check = None
         if check_finite and scale is None:

@@ -215,6 +215,12 @@ def gradient_registered(op_type):
         return False
 
 
+def nccl_sum(tensors):
+    """The sum of tensors on GPUs, by NCCL, on the current device, which must hold one of them."""
+    from tensorflow.python.ops import nccl_ops
+    return nccl_ops.reduce_sum(tensors)
+
+
 def visible_gpus():
     """The GPUs TensorFlow may use, without claiming their memory: a list."""
     return tf.config.experimental.get_visible_devices("GPU")

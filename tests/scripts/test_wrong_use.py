@@ -20,6 +20,8 @@ WRONG_FLAGS = {
     "a test crop the network cannot take": (["--config.eval.crop_size=49,66"], ["eval.crop_size", "65", "73"]),
     "a batch that its runs do not divide": (
         ["--config.batch_size=6", "--config.accumulate_steps=4"], ["batch_size 6", "4 runs"]),
+    "aggregation on a GPU for towers on CPUs": (["--aggregation=gpu"], ["--aggregation=gpu", "/cpu:0", "wanted GPUs"]),
+    "NCCL for towers on CPUs": (["--aggregation=nccl", "--num_gpus=2"], ["--aggregation=nccl", "two or more GPUs"]),
     "an unknown precision": (["--config.precision=half"], ["config.precision", "half", "bfloat16"]),
     "a misspelt setting": (["--config.batch_siz=2"], ["batch_siz", "batch_size"]),
     "a setting inside a number": (["--config.batch_size.half=2"], ["no setting 'batch_size.half'", "of type int"]),
