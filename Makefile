@@ -1,7 +1,7 @@
 # Two commands do all the set-up on a machine with Python and make:
 #   make train    environment, install, and the default run on two towers
 #   make test     environment, install, lint, and the tests
-# and, longer: make test-faults, runs that are killed, stopped and denied their disk; make test-long, the tests that would make that longer than 10 minutes; make test-versions, the tests of towers/ and models/ on TensorFlow 1.15, 2.4, 2.15 and 2.21.
+# and, where there are GPUs: make test-gpu; longer: make test-faults, runs that are killed, stopped and denied their disk; make test-long, the tests that would make that longer than 10 minutes; make test-versions, the tests of towers/ and models/ on TensorFlow 1.15, 2.4, 2.15 and 2.21.
 #
 # make benchmark measures against other ways to do the same, and writes BENCHMARKS.md (ARGS=--suite=full: hours).
 #

@@ -199,9 +199,9 @@ def _combine(statistics, epsilon, workers, counts, packed):
         mean, m, variance, count = _over_workers(workers, pivot, m, variance, count)
         count_or_1 = tf.maximum(count, 1)
     epsilon = constant(float(epsilon)) if isinstance(epsilon, numbers.Real) else epsilon
-    centers, inverse_deviation = _with_gradient(
+    centers, inverse_deviations = _with_gradient(
         tf.unstack(m - d, num=num_towers), tf.rsqrt(variance + epsilon), packed, count_or_1, workers)
-    return [Moments(mean, variance, count, count - 1, center, inverse_deviation) for center in centers]
+    return [Moments(mean, variance, count, count - 1, center, r) for center, r in zip(centers, inverse_deviations)]
 
 
 def _counts(counts, constant):
@@ -235,13 +235,14 @@ def _over_workers(workers, pivot, m, variance, count):
 
 
 def _with_gradient(centers, inverse_deviation, packed, count, workers):
-    """`centers` and `inverse_deviation` again, with the closed-form gradient to `packed` in place of autodiff's."""
-    inputs = centers + [inverse_deviation] + packed + [count]
+    """`centers`, and `inverse_deviation` once a tower, with the closed-form gradient to `packed` in place of autodiff's."""
+    num_towers = len(centers)
+    inputs = centers + [inverse_deviation] * num_towers + packed + [count]
     with tf.get_default_graph().gradient_override_map({"IdentityN": "TowersMoments"}):
         outputs = tf.identity_n(inputs)
     if workers.num_workers > 1:
         collectives.remember(outputs[0].op, workers)
-    return outputs[:len(centers)], outputs[len(centers)]
+    return outputs[:num_towers], outputs[num_towers:2 * num_towers]
 
 
 def _pivot_gradient(op, dy):
@@ -253,9 +254,9 @@ def _shift_gradient(op, dy):
 
 
 def _moments_gradient(op, *gradients):
-    num_towers = (len(op.inputs) - 2) // 2
+    num_towers = (len(op.inputs) - 1) // 3
     centers, r, count = op.inputs[:num_towers], op.inputs[num_towers], op.inputs[len(op.inputs) - 1]
-    dcenter, dr = summation.in_order(gradients[:num_towers]), gradients[num_towers]
+    dcenter, dr = (_over_towers(gradients[first:first + num_towers], r.device) for first in (0, num_towers))
     workers = collectives.remembered(op)
     if workers.num_workers > 1:
         dcenter, dr = tf.unstack(workers.sum(tf.stack([dcenter, dr]), "sync BN backward"))
@@ -263,7 +264,14 @@ def _moments_gradient(op, *gradients):
     ds = dcenter / count
     zeros = constants.shared(0., ds.dtype, r.device, ds.shape.as_list())
     dpacked = [tf.stack([zeros, ds - dh * center, dh]) for center in centers]
-    return [None] * (num_towers + 1) + dpacked + [None]
+    return [None] * (2 * num_towers) + dpacked + [None]
+
+
+def _over_towers(vectors, device):
+    """The sum of small vectors, one a tower, in as many ops for any number of towers."""
+    if len(vectors) == 1:
+        return vectors[0]
+    return tf.reduce_sum(tf.stack(vectors), constants.shared(0, tf.int32, device))
 
 
 if not versions.gradient_registered("TowersMoments"):  # a reloaded module must not register twice
