@@ -32,8 +32,8 @@ def main():
     print("milliseconds: " + ", ".join(WAYS))
     for (image, kernel, padding), count in sorted(convolutions(args.network, args.crop).items()):
         found = milliseconds(image, kernel, padding, args.steps)
-        print("{:<20} {:<22} x{:<3}{}".format(str(image), str(kernel), count, "".join("{:9.2f}".format(found[w]) for w in WAYS)),
-              flush=True)
+        shapes = "{:<20} {:<22} x{:<3}".format(str(image), str(kernel), count)
+        print(shapes + "".join("{:9.2f}".format(found[way]) for way in WAYS), flush=True)
         for way in WAYS:
             totals[way] += count * found[way]
     print("{:<48}{}".format("all", "".join("{:9.0f}".format(totals[way]) for way in WAYS)))
@@ -50,29 +50,33 @@ def convolutions(network, crop):
             for op in graph.get_operations() if op.type == "Conv2D" and op.get_attr("strides") == [1, 1, 1, 1])
 
 
+def ways(image, kernel, padding):
+    """The tensors of `WAYS`, a dict, with random activations and weights; no product where the kernel is not 1x1."""
+    rng = np.random.RandomState(0)
+
+    def tensor(shape):
+        return tf.get_variable("v{}".format(len(tf.global_variables())), use_resource=True,
+                               initializer=rng.normal(size=shape).astype(np.float32)).read_value()
+
+    x, w, stride = tensor(image), tensor(kernel), [1, 1, 1, 1]
+    y = tf.nn.conv2d(x, w, stride, padding)
+    dy = tensor(y.shape.as_list())
+    edge = [[0, 0], [kernel[0] - 1] * 2, [kernel[1] - 1] * 2, [0, 0]]
+    turned = tf.transpose(tf.reverse(w, [0, 1]), [0, 1, 3, 2])
+    again = tf.nn.conv2d(dy if padding == "SAME" else tf.pad(dy, edge), turned, stride, padding)
+    found = {"forward": y, "input gradient": tf.nn.conv2d_backprop_input(image, w, dy, stride, padding),
+             "as a convolution": again, "kernel gradient": tf.nn.conv2d_backprop_filter(x, kernel, dy, stride, padding)}
+    if kernel[:2] == (1, 1):
+        found["as a product"] = tf.matmul(tf.reshape(x, [-1, kernel[2]]), tf.reshape(dy, [-1, kernel[3]]), transpose_a=True)
+    return found
+
+
 def milliseconds(image, kernel, padding, steps):
     """Milliseconds of each of `WAYS`, the median of some runs; what a shape cannot do another way stands for it."""
-    rng = np.random.RandomState(0)
+    found = {}
     with tf.Graph().as_default(), tf.Session() as session:
-        def tensor(shape):
-            return tf.get_variable("v{}".format(len(tf.global_variables())), use_resource=True,
-                                   initializer=rng.normal(size=shape).astype(np.float32)).read_value()
-
-        x, w, stride = tensor(image), tensor(kernel), [1, 1, 1, 1]
-        y = tf.nn.conv2d(x, w, stride, padding)
-        dy = tensor(y.shape.as_list())
-        turned = tf.transpose(tf.reverse(w, [0, 1]), [0, 1, 3, 2])
-        edge = [[0, 0], [kernel[0] - 1] * 2, [kernel[1] - 1] * 2, [0, 0]]
-        again = tf.nn.conv2d(dy, turned, stride, "SAME") if padding == "SAME" else tf.nn.conv2d(
-            tf.pad(dy, edge), turned, stride, "VALID")
-        fetches = {"forward": y, "input gradient": tf.nn.conv2d_backprop_input(image, w, dy, stride, padding),
-                   "as a convolution": again, "kernel gradient": tf.nn.conv2d_backprop_filter(x, kernel, dy, stride, padding)}
-        if kernel[:2] == (1, 1):
-            fetches["as a product"] = tf.matmul(
-                tf.reshape(x, [-1, kernel[2]]), tf.reshape(dy, [-1, kernel[3]]), transpose_a=True)
+        fetches = ways(image, kernel, padding)
         session.run(tf.global_variables_initializer())
-        session.graph.finalize()
-        found = {}
         for way, fetch in fetches.items():
             session.run(fetch.op)
             seconds = []
@@ -81,8 +85,8 @@ def milliseconds(image, kernel, padding, steps):
                 session.run(fetch.op)
                 seconds.append(time.perf_counter() - start)
             found[way] = 1e3 * statistics.median(seconds)
-        found.setdefault("as a product", found["kernel gradient"])
-        return found
+    found.setdefault("as a product", found["kernel gradient"])
+    return found
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 
 import towers  # noqa: E402
 from scripts import benchmark_contests, benchmark_report, benchmark_runs  # noqa: E402
-from scripts.contestants import live_memory, training_step  # noqa: E402
+from scripts.contestants import convolution_kernels, live_memory, training_step  # noqa: E402
 from tests.scripts.command import ROOT, failed, run, succeeded  # noqa: E402
 
 A = [[4.0, 2.0, 3.0], [6.0, 6.0, 6.0], [1.0, 2.0, 9.0]]  # seconds of A in three turns: medians 3, 6, 2
@@ -141,6 +141,23 @@ def test_a_step_with_recomputation_starts_from_the_same_loss():
     kept, recomputed = (measured(network="small_resnet", recompute=recompute, live=True) for recompute in (False, True))
     assert kept["first_loss"] == recomputed["first_loss"] and recomputed["ops"] > kept["ops"]
     assert recomputed["live_bytes"] < .9 * kept["live_bytes"]
+
+
+def test_the_other_ways_to_a_convolution_give_its_gradients():
+    """Shapes and values: each way is asked for what TensorFlow's own kernel gives."""
+    found = convolution_kernels.convolutions("small_resnet", 33)
+    assert found and all(len(image) == len(kernel) == 4 for image, kernel, _ in found)
+    for shapes in (((2, 9, 9, 4), (3, 3, 4, 5), "SAME"), ((2, 9, 9, 4), (3, 3, 4, 5), "VALID"),
+                   ((1, 5, 5, 3), (1, 1, 3, 2), "SAME")):
+        with tf.Graph().as_default(), tf.Session() as session:
+            ways = convolution_kernels.ways(*shapes)
+            session.run(tf.global_variables_initializer())
+            values = session.run(ways)
+        np.testing.assert_allclose(values["as a convolution"], values["input gradient"], rtol=1e-4, atol=1e-4)
+        if "as a product" in values:
+            np.testing.assert_allclose(
+                values["as a product"], values["kernel gradient"].reshape(shapes[1][2:]), rtol=1e-4, atol=1e-4)
+        assert all(t > 0 for t in convolution_kernels.milliseconds(*shapes, steps=1).values())
 
 
 def test_tensors_at_once_are_those_that_somebody_still_needs():
