@@ -44,25 +44,32 @@ def keep_order(operations):
     for op in operations:
         if op.type not in _SUMS or versions.op_control_flow_context(op) is not None:
             continue
+        inputs = list(op.inputs)
+        if len(inputs) < 3 and not any(_is_sum(tensor) for tensor in inputs):
+            continue
         with tf.control_dependencies(None), tf.control_dependencies(op.control_inputs), tf.device(op.device), \
                 tf.name_scope(op.name + "/in_order/"):
-            if len(op.inputs) > 2 and _rounds(op.outputs[0]):
+            if len(inputs) > 2 and _rounds(op.outputs[0]):
                 old, readers = op.outputs[0], versions.consumers(op.outputs[0])
-                replaced[old.name] = new = in_order(list(op.inputs))
+                replaced[old.name] = new = in_order(inputs)
                 for reader in readers:
                     versions.replace_inputs(reader, old, new)
             else:
-                for tensor in list(op.inputs):
+                for tensor in inputs:
                     versions.replace_inputs(op, tensor, _kept(tensor))
     return replaced
 
 
 def _kept(tensor):
     """A tensor of the same values, of which no optimiser makes a part of another sum."""
-    if tensor.op.type not in _SUMS or not _rounds(tensor):
+    if not _is_sum(tensor):
         return tensor
     with tf.control_dependencies(None), tf.device(tensor.op.device):
         return tf.ensure_shape(tensor, tensor.shape)
+
+
+def _is_sum(tensor):
+    return tensor.op.type in _SUMS and _rounds(tensor)
 
 
 def _rounds(tensor):
