@@ -16,12 +16,11 @@ Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 
 import tensorflow.compat.v1 as tf
 
-from towers import versions
+from towers import summation, versions
 
 # BiasAdd is not among them: TensorFlow's optimiser makes one op of it and the convolution, which rounds once instead of
 # twice in half precision, unless the convolution's own output has another reader.
-_SUMS = ("Add", "AddV2", "AddN")
-_CHEAP = _SUMS + (
+_CHEAP = summation.KINDS + (
     "Sub", "Mul", "Neg", "Identity", "EnsureShape", "Cast", "FusedBatchNormV3", "Relu", "Relu6", "LeakyRelu", "Elu", "Selu",
     "Tanh", "Sigmoid", "Softplus", "Pad", "PadV2", "ConcatV2", "Reshape", "Squeeze", "ExpandDims", "SpaceToBatchND",
     "BatchToSpaceND")
@@ -83,7 +82,7 @@ class _Plan(object):
                 and versions.op_control_flow_context(op) is None):
             return
         sums = max(self._sums.get(source, 0) for source in op.inputs)
-        if op.type in _SUMS and sum(_is_large(source) for source in op.inputs) > 1:
+        if op.type in summation.KINDS and sum(_is_large(source) for source in op.inputs) > 1:
             sums += 1
         if sums < 2:
             self._sums[op.outputs[0]] = sums

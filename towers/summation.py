@@ -17,7 +17,8 @@ from towers import versions
 # What `tf.gradients` is to do where a tensor has several consumers: pair by pair, too.
 GRADIENT_AGGREGATION = tf.AggregationMethod.EXPERIMENTAL_TREE
 
-_SUMS = ("Add", "AddV2", "AddN")
+# The ops that add.
+KINDS = ("Add", "AddV2", "AddN")
 
 
 def in_order(tensors):
@@ -42,7 +43,7 @@ def keep_order(operations):
     """
     replaced = {}
     for op in operations:
-        if op.type not in _SUMS or versions.op_control_flow_context(op) is not None:
+        if op.type not in KINDS or versions.op_control_flow_context(op) is not None:
             continue
         inputs = list(op.inputs)
         if len(inputs) < 3 and not any(_is_sum(tensor) for tensor in inputs):
@@ -69,7 +70,7 @@ def _kept(tensor):
 
 
 def _is_sum(tensor):
-    return tensor.op.type in _SUMS and _rounds(tensor)
+    return tensor.op.type in KINDS and _rounds(tensor)
 
 
 def _rounds(tensor):
